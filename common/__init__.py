@@ -1,0 +1,1 @@
+"""What `datasets`, `methods` and `bench` share and none of them owns."""

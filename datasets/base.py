@@ -1,0 +1,149 @@
+"""What a data set of objects is. A subclass of `DataSet` in a file of this folder is found by its file and named after it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import InputError
+from common.keys import rng as rng_of
+
+Points = NDArray[np.float64]
+
+
+class NotEnoughPoints(ValueError):
+    """The object cannot give that many distinct points. The problem is `skipped` with this reason."""
+
+
+class Shape(ABC):
+    """One object: name, category, rotational symmetry in its own frame, and its surface.
+
+    `symmetry` is a name `datasets.symmetry` understands ("C1", "C4", "Dinf", …); None where it is not known.
+    """
+
+    name: str
+    category: str
+    symmetry: str | None
+
+    @abstractmethod
+    def samples(self, points: int, count: int, rng: np.random.Generator) -> list[Points]:
+        """`count` independent samples, (points, 3) float64 each, that share no point.
+
+        Raises:
+            NotEnoughPoints: the object is a fixed point set and has fewer than points x count.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class PointShape(Shape):
+    """An object known only by fixed points (P, 3). Samples are disjoint subsets; no point is ever repeated."""
+
+    name: str
+    category: str
+    cloud: NDArray[Any]
+    symmetry: str | None = None
+
+    def samples(self, points: int, count: int, rng: np.random.Generator) -> list[Points]:
+        have = len(self.cloud)
+        if points * count > have:
+            raise NotEnoughPoints(f"{self.name} has {have} fixed points; {count} x {points} distinct ones were asked")
+        order = rng.permutation(have)[: points * count].reshape(count, points)
+        return [np.asarray(self.cloud[rows], dtype=np.float64) for rows in order]
+
+
+@dataclass(frozen=True, eq=False)
+class MeshShape(Shape):
+    """An object known by its triangles (T, 3, 3); samples are area-uniform and without end."""
+
+    name: str
+    category: str
+    triangles: Points
+    symmetry: str | None = None
+    _cumulative: list[NDArray[np.float64]] = field(default_factory=list, repr=False)
+
+    def samples(self, points: int, count: int, rng: np.random.Generator) -> list[Points]:
+        if not self._cumulative:
+            self._cumulative.append(np.cumsum(triangle_areas(self.triangles)))
+        both = sample_triangles(self.triangles, self._cumulative[0], points * count, rng)
+        return list(both.reshape(count, points, 3))
+
+
+def triangle_areas(triangles: Points) -> NDArray[np.float64]:
+    """Areas (T,) of triangles (T, 3, 3)."""
+    cross = np.cross(triangles[:, 1] - triangles[:, 0], triangles[:, 2] - triangles[:, 0])
+    return 0.5 * np.linalg.norm(cross, axis=1)
+
+
+def sample_triangles(triangles: Points, cumulative: NDArray[np.float64], n: int, rng: np.random.Generator) -> Points:
+    """n area-uniform points (n, 3) on triangles (T, 3, 3) with cumulative areas (T,)."""
+    u = rng.random((3, n))
+    chosen = triangles[np.searchsorted(cumulative, u[0] * cumulative[-1], side="right").clip(max=len(triangles) - 1)]
+    root = np.sqrt(u[1])[:, None]
+    second = u[2][:, None]
+    return (1 - root) * chosen[:, 0] + root * (1 - second) * chosen[:, 1] + root * second * chosen[:, 2]
+
+
+def centred_in_unit_sphere(triangles: Points) -> Points:
+    """Triangles (T, 3, 3) moved so that the surface's centroid is 0 and scaled so that the farthest vertex is at 1."""
+    areas = triangle_areas(triangles)
+    if not areas.sum() > 0:
+        raise ValueError("the surface has no area")
+    moved = triangles - np.average(triangles.mean(axis=1), axis=0, weights=areas)
+    return moved / np.linalg.norm(moved, axis=2).max()
+
+
+class DataSet(ABC):
+    """A source of objects in a train and a test split.
+
+    Class attributes: `licence`, `where` (how to get it). `root` is the folder given by `--data`.
+    `categories` are names in the order of their labels; `fixed_points` is the most points an object has, None if it has
+    a surface and so gives as many as asked.
+    """
+
+    licence: ClassVar[str] = ""
+    where: ClassVar[str] = ""
+    categories: tuple[str, ...]
+    fixed_points: int | None = None
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = root
+
+    @abstractmethod
+    def labels(self, split: str) -> NDArray[np.integer[Any]] | None:
+        """Label (n,) of each object of "train" or "test"; None if objects are without end (label = index mod categories)."""
+
+    @abstractmethod
+    def shape(self, split: str, index: int) -> Shape:
+        """The object with that index in the split."""
+
+    def pick(self, split: str, number: int, seed: int, labels: tuple[int, ...] | None = None) -> int:
+        """The index of the object of problem `number`: a seeded order over the objects, restricted to some labels.
+
+        Finite splits are permuted (and started again when used up); endless ones go through the categories in turn.
+        """
+        kinds = labels if labels is not None else tuple(range(len(self.categories)))
+        known = self.labels(split)
+        if known is None:
+            turn, place = divmod(number, len(kinds))
+            first = int(rng_of("pick", split, seed).integers(2**20))
+            return (first + turn) * len(self.categories) + kinds[place]
+        order = self._order(split, seed, kinds)
+        return int(order[number % len(order)])
+
+    def _order(self, split: str, seed: int, kinds: tuple[int, ...]) -> NDArray[np.integer[Any]]:
+        """The seeded order of a finite split's objects of some labels, kept."""
+        kept: dict[Any, NDArray[np.integer[Any]]] = self.__dict__.setdefault("_orders", {})
+        key = (split, seed, kinds)
+        if key not in kept:
+            known = self.labels(split)
+            assert known is not None
+            rows = np.flatnonzero(np.isin(known, kinds))
+            if not len(rows):
+                raise InputError(f"{type(self).__name__}: no {split} object of the categories asked for")
+            kept[key] = rng_of("order", split, seed).permutation(rows)
+        return kept[key]
