@@ -1,0 +1,110 @@
+"""A registration problem as a pure function of its key: the same on every machine, in any order."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.keys import rng as rng_of
+from common.keys import seed_of
+from datasets.base import DataSet
+from datasets.conditions import condition, labels_allowed
+from datasets.poses import Matrix, angle_deg, haar, sample_pose
+
+EVALUATION_POINTS = 500
+
+
+@dataclass(frozen=True)
+class ProblemKey:
+    """Everything a problem depends on. `angles` bounds the true rotation in degrees; `points` is the N of each cloud."""
+
+    dataset: str
+    condition: str
+    points: int
+    index: int
+    seed: int = 0
+    split: str = "test"
+    sampler: str = "axis_angle"
+    angles: tuple[float, float] = (0.0, 180.0)
+
+    @property
+    def id(self) -> str:
+        """A name that is unique within a run, and sorts."""
+        whole = self.angles == (0.0, 180.0)
+        bounds = "" if whole else f"/{self.angles[0]:g}-{self.angles[1]:g}"
+        return f"{self.dataset}/{self.condition}/{self.points}{bounds}/{self.index:05d}"
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Two clouds and the truth. Only `source` and `target` ever reach a method.
+
+    Attributes:
+        source, target: (N, 3) and (M, 3) float32.
+        T_target_source: (4, 4) float64, maps source points into the target's frame.
+        source_pose: (4, 4) float64, the pose A of the source from the object's own frame (for its symmetries).
+        tags: object, category, angle_deg, translation, overlap, symmetry.
+    """
+
+    key: ProblemKey
+    source: NDArray[np.float32]
+    target: NDArray[np.float32]
+    T_target_source: Matrix
+    source_pose: Matrix
+    tags: dict[str, Any]
+
+    @property
+    def evaluation_points(self) -> NDArray[np.float32]:
+        """500 points (500, 3) of the source on which errors are measured; drawn with repetition if it has fewer."""
+        draw = rng_of("evaluation", self.key.id, self.key.seed)
+        rows = draw.choice(len(self.source), EVALUATION_POINTS, replace=len(self.source) < EVALUATION_POINTS)
+        return self.source[rows]
+
+    def sha256(self) -> bytes:
+        """Digest of the clouds and the true pose."""
+        parts = (self.source, self.target, self.T_target_source)
+        return hashlib.sha256(b"".join(np.ascontiguousarray(p).tobytes() for p in parts)).digest()
+
+
+def make_problem(dataset: DataSet, key: ProblemKey) -> Problem:
+    """Draw the problem of a key.
+
+    The object and both poses do not depend on the condition or on N, so that conditions are compared on the same ones.
+
+    Raises:
+        NotEnoughPoints: the object is a fixed point set that cannot give them.
+    """
+    made = condition(key.condition)
+    labels = labels_allowed(made, key.split, len(dataset.categories))
+    shape = dataset.shape(key.split, dataset.pick(key.split, key.index, key.seed, labels))
+    stem = (key.dataset, key.split, key.sampler, *key.angles, key.seed, key.index)
+    draw = rng_of("pose", *stem)
+    T, A = sample_pose(key.sampler, draw, *key.angles), np.eye(4)
+    A[:3, :3] = haar(draw)
+    # Unseen is noisy on other objects, so its noise may share a key; parameters of a condition change it.
+    clouds = made.make(shape, key.points, A, T @ A, rng_of("clouds", *stem, key.condition, key.points))
+    source, target = (np.ascontiguousarray(c, dtype=np.float32) for c in clouds)
+    tags = {
+        "object": shape.name,
+        "category": shape.category,
+        "angle_deg": angle_deg(T[:3, :3]),
+        "translation": float(np.linalg.norm(T[:3, 3])),
+        "overlap": 1.0,
+        "symmetry": shape.symmetry,
+    }
+    return Problem(key, source, target, T, A, tags)
+
+
+def call_seed(key: ProblemKey, method: str, repeat: int) -> int:
+    """The seed a method gets for a problem: tells nothing of the problem, and differs between methods and repeats."""
+    return seed_of("call", key.id, key.seed, method, repeat)
+
+
+def problem_set_sha256(digests: Iterable[bytes]) -> str:
+    """SHA-256 of a set of problems, from their own digests in order."""
+    return hashlib.sha256(b"".join(digests)).hexdigest()
