@@ -1,0 +1,1 @@
+"""Plan, run, record and report: problems from `datasets` solved by `methods`. It names no method and no data set."""

@@ -1,0 +1,201 @@
+import io
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binomtest
+from synthetic_run import synthetic_run
+
+from bench import export, metrics
+
+CELL = ["method", "dataset", "condition", "points"]
+
+
+@pytest.fixture(scope="module")
+def made():
+    return synthetic_run(n=24, sizes=(256, 4096), methods=("deepgmr", "icp", "ransac10m", "identity", "oracle"))
+
+
+@pytest.fixture(scope="module")
+def frames(made):
+    return export.tables(*made)
+
+
+def test_columns_stand_in_the_promised_order(frames):
+    cell, angles, counts = (
+        "method dataset condition points",
+        "angle_low angle_high",
+        "problems answered rmse_mean_answered",
+    )
+    promised = {
+        "poses": f"{cell} problem repeat seed status {' '.join(export.POSE)} time_ms peak_mb device threads message",
+        "trials": f"{cell} problem repeat seed object category angle_deg translation overlap status rmse rre_deg rte",
+        "summary": f"{cell} {counts} rmse_median recall recall_low recall_high "
+        "rre_deg_median rte_median time_ms_median time_ms_p95",
+        "per_category": f"{cell} category {counts} recall",
+        "by_angle": f"{cell} {angles} {counts} recall time_ms_median",
+        "cdf": f"{cell} rmse fraction",
+        "stages": "method points stage time_ms_median",
+        "timing": f"method points {angles} device threads status time_ms_median time_ms_p95 throughput_per_s peak_mb",
+    }
+    assert set(frames) == set(promised)
+    for name, columns in promised.items():
+        assert list(frames[name].columns)[: len(columns.split())] == columns.split(), name
+        assert len(frames[name]), name
+
+
+def test_trials_are_the_metrics_row_by_row(made, frames):
+    problems, outcomes, _ = made
+    by_id = problems.set_index("problem")
+    given = outcomes[outcomes["phase"] == "accuracy"].set_index(["method", "problem"])
+    for _, row in frames["trials"].sample(60, random_state=1).iterrows():
+        if row["status"] == "ok":
+            problem, pose = by_id.loc[row["problem"]], given.loc[(row["method"], row["problem"])]["pose"]
+            assert row["rmse"] == pytest.approx(float(metrics.rmse(pose, problem["truth"], problem["eval_points"])))
+            assert row["rre_deg"] == pytest.approx(float(metrics.rre_deg(pose, problem["truth"])), abs=1e-9)
+            assert row["category"] == problem["category"]
+            if isinstance(problem["symmetry"], str):
+                args = (pose, problem["truth"], problem["source_pose"], problem["eval_points"], problem["symmetry"])
+                assert row["rmse_symmetric"] == pytest.approx(float(metrics.rmse_symmetric(*args)), abs=1e-12)
+            else:
+                assert np.isnan(row["rmse_symmetric"])
+        else:
+            assert np.isnan(row["rmse"]) if row["status"] == "skipped" else np.isinf(row["rmse"])
+
+
+def test_every_outcome_is_a_row(made, frames):
+    outcomes = made[1]
+    assert len(frames["poses"]) == len(outcomes)
+    assert len(frames["trials"]) == (outcomes["phase"] == "accuracy").sum()
+
+
+def test_failures_count_and_skipped_do_not(made, frames):
+    trials, summary = frames["trials"], frames["summary"].set_index(CELL)
+    for cell, row in summary.iterrows():
+        mine = trials[(trials[CELL] == pd.Series(dict(zip(CELL, cell, strict=True)))).all(axis=1)]
+        asked = mine[mine["status"] != "skipped"]
+        hits = int((asked["rmse"] < 0.2).sum())
+        assert row["problems"] == len(asked)
+        assert row["answered"] == (asked["status"] == "ok").sum()
+        assert row["skipped"] == len(mine) - len(asked)
+        assert row["answered"] + sum(row[status] for status in export.FAILURES) == row["problems"]
+        assert row["recall"] == pytest.approx(hits / len(asked))
+        interval = binomtest(hits, len(asked)).proportion_ci(method="wilson")
+        assert (row["recall_low"], row["recall_high"]) == pytest.approx((interval.low, interval.high))
+        assert row["rmse_mean_low"] <= row["rmse_mean_answered"] <= row["rmse_mean_high"]
+    assert (summary["skipped"] > 0).any() and (summary["answered"] < summary["problems"]).any()
+
+
+def test_the_oracle_is_exact_and_the_identity_answers_badly(frames):
+    summary = frames["summary"].groupby("method")
+    assert summary["rmse_mean_answered"].max()["oracle"] == 0
+    assert summary["recall"].min()["oracle"] == 1
+    assert summary["recall"].max()["identity"] < 0.4
+
+
+def test_a_reflection_called_ok_is_invalid(made):
+    problems, outcomes, _ = made
+    broken = outcomes.copy()
+    place = broken.index[(broken["status"] == "ok") & (broken["phase"] == "accuracy")][0]
+    broken.at[place, "pose"] = np.diag([1.0, 1.0, -1.0, 1.0])
+    lost = broken.index[(broken["status"] == "ok") & (broken["phase"] == "accuracy")][1]
+    broken.at[lost, "pose"] = None
+    table = export.trials(problems, broken).set_index(["method", "problem"])
+    for row in (place, lost):
+        found = table.loc[(broken["method"][row], broken["problem"][row])]
+        assert found["status"] == "invalid" and np.isinf(found["rmse"])
+
+
+def test_an_outcome_without_a_problem_is_refused(made):
+    problems, outcomes, _ = made
+    with pytest.raises(ValueError, match="without a problem"):
+        export.trials(problems.iloc[1:], outcomes)
+
+
+def test_repeats_share_their_evidence(made):
+    problems, outcomes, _ = made
+    again = pd.concat([outcomes, outcomes.assign(repeat=1)], ignore_index=True)
+    once = export.summary(export.trials(problems, outcomes), 0.2).set_index(CELL)
+    twice = export.summary(export.trials(problems, again), 0.2).set_index(CELL)
+    assert (twice["problems"] == 2 * once["problems"]).all()
+    pd.testing.assert_series_equal(twice["recall_low"], once["recall_low"])
+    assert (twice["recall_seed_sd"] == 0).all() and once["recall_seed_sd"].isna().all()
+
+
+def test_bins_hold_every_problem(frames):
+    summary, by_angle = frames["summary"].set_index(CELL), frames["by_angle"]
+    assert (by_angle.groupby(CELL)["problems"].sum() == summary["problems"]).all()
+    assert (by_angle.groupby(CELL)["answered"].sum() == summary["answered"]).all()
+    assert (frames["per_category"].groupby(CELL)["problems"].sum() == summary["problems"]).all()
+    assert sorted(by_angle["angle_low"].unique()) == [0, 30, 60, 90, 120, 150]
+
+
+def test_bins_are_half_open_and_always_reach_180(frames):
+    trials = frames["trials"].head(4).assign(angle_deg=[0.0, 30.0, 29.999, 180.0], method="m")
+    bins = export.by_angle(trials, [10, 30, 60], 0.2)
+    assert set(zip(bins["angle_low"], bins["angle_high"], strict=True)) == {(0, 10), (10, 30), (30, 60), (60, 180)}
+
+
+def test_curves_end_at_the_answer_rate(frames):
+    curves, summary = frames["cdf"].groupby(CELL), frames["summary"].set_index(CELL)
+    assert curves["fraction"].max().to_dict() == pytest.approx(summary["answer_rate"].to_dict())
+    for _, curve in curves:
+        assert curve["rmse"].is_monotonic_increasing and curve["rmse"].is_unique
+        assert curve["fraction"].is_monotonic_increasing
+    assert len(frames["cdf"].query("method == 'oracle' and condition == 'clean'")) == 1
+
+
+def test_timing_is_of_the_timed_phase_and_names_what_did_not_end(frames):
+    timing = frames["timing"]
+    assert (timing["phase"] == "timing").all()
+    whole = timing[(timing["angle_low"] == 0) & (timing["angle_high"] == 180)]
+    assert len(whole) == 5 * 2
+    slow = whole[(whole["method"] == "ransac10m") & (whole["points"] == 4096)].iloc[0]
+    assert slow["status"] == "timeout" and np.isnan(slow["time_ms_median"]) and np.isnan(slow["throughput_per_s"])
+    fine = whole[whole["method"] == "deepgmr"]
+    assert np.allclose(fine["throughput_per_s"], 1000 / fine["time_ms_median"])
+    parts = timing.drop(whole.index).groupby(["method", "points"])["problems"].sum()
+    assert (parts == 18).all()
+
+
+def test_without_a_timed_phase_times_are_of_the_accuracy_phase(made):
+    problems, outcomes, _ = made
+    only = export.timed(problems, outcomes[outcomes["phase"] == "accuracy"])
+    assert (export.timing(only, [0, 90, 180])["phase"] == "accuracy").all()
+    assert len(export.stages(only))
+
+
+def test_csvs_are_the_same_bytes_whatever_the_order(made, tmp_path):
+    problems, outcomes, run = made
+    one = export.write_csvs(problems, outcomes, run, tmp_path / "a")
+    shuffled = outcomes.sample(frac=1, random_state=5)
+    two = export.write_csvs(problems.sample(frac=1, random_state=6), shuffled, run, tmp_path / "b")
+    assert [p.name for p in one] == [p.name for p in two]
+    for a, b in zip(one, two, strict=True):
+        assert a.read_bytes() == b.read_bytes(), a.name
+        assert b"\r" not in a.read_bytes()
+    assert sorted(p.name for p in (tmp_path / "a").iterdir()) == sorted(p.name for p in one)
+
+
+def test_floats_read_back_exactly(frames):
+    text = export.csv_text(frames["trials"])
+    back = pd.read_csv(io.StringIO(text))
+    for name in ("rmse", "rre_deg", "time_ms", "rmse_symmetric"):
+        assert np.array_equal(back[name].to_numpy(), frames["trials"][name].to_numpy(), equal_nan=True)
+
+
+def test_poses_hold_the_matrix(made, frames):
+    row = frames["poses"].query("status == 'ok' and phase == 'accuracy'").iloc[0]
+    outcomes = made[1]
+    given = outcomes[(outcomes["method"] == row["method"]) & (outcomes["problem"] == row["problem"])].iloc[0]["pose"]
+    assert np.array_equal(row[export.POSE].to_numpy(dtype=float).reshape(4, 4), given)
+
+
+def test_a_run_of_nothing_but_skips(made):
+    problems, outcomes, run = made
+    skipped = outcomes[outcomes["status"] == "skipped"]
+    for given in (problems, problems.head(0)):
+        frames = export.tables(given, skipped, run)
+        assert (frames["summary"]["problems"] == 0).all() and (frames["summary"]["skipped"] == 5).all()
+        assert frames["summary"]["recall"].isna().all()
+        assert len(frames["trials"]) == 5 and len(frames["cdf"]) == 0 and len(frames["timing"]) == 0
