@@ -1,0 +1,104 @@
+"""The two parameter-free blocks of DeepGMR: M_Θ (mixture from soft assignments) and M_T (pose between two mixtures)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+CENTRINGS = ("exact", "printed")
+_EPSILON = 1e-6
+
+
+class Mixture(NamedTuple):
+    """Isotropic Gaussian mixtures: weights pi (B, J), means mu (B, J, 3), variances sigma2 (B, J)."""
+
+    pi: Tensor
+    mu: Tensor
+    sigma2: Tensor
+
+
+def mixture(gamma: Tensor, points: Tensor) -> Mixture:
+    """M_Θ: the mixture of soft assignments gamma (B, N, J), rows summing to 1, and points (B, N, 3).
+
+    The isotropic variance is the trace over 3 of the weighted scatter, by moments about the centroid: give float64.
+    An empty component has weight 0 and lies at the centroid.
+    """
+    centroid = points.mean(dim=1, keepdim=True)
+    centred = points - centroid
+    mass = gamma.sum(dim=1)
+    moments = gamma.transpose(1, 2) @ torch.cat([centred, centred.square().sum(dim=2, keepdim=True)], dim=2)
+    mean = moments / mass.clamp_min(_EPSILON)[..., None]
+    mu = mean[..., :3]
+    sigma2 = (mean[..., 3] - mu.square().sum(dim=2)).clamp_min(0) / 3
+    return Mixture(mass / points.shape[1], mu + centroid, sigma2)
+
+
+def align(source: Mixture, target: Mixture, centring: str = "exact") -> Tensor:
+    """M_T: the pose T_target_source (B, 4, 4) that minimises Σ π̂/σ² ‖T(μ̂) - μ‖² (Eq. 17 of the paper).
+
+    `exact` centres both sets of means by π̂/σ², as the minimiser does; `printed` by π̂ as the paper's supplement prints.
+    The printed rotation is the inverse (of the two conventions it mixes); here R = U diag(1, 1, det UVᵀ) Vᵀ.
+    """
+    weight = source.pi / target.sigma2.clamp_min(_EPSILON)
+    weight = weight / weight.sum(dim=1, keepdim=True)
+    share = weight if centring == "exact" else source.pi
+    return kabsch(source.mu, target.mu, weight, share)
+
+
+def kabsch(source: Tensor, target: Tensor, weight: Tensor, share: Tensor) -> Tensor:
+    """The rigid pose (B, 4, 4) of points (B, J, 3) onto points (B, J, 3): rotation by `weight` (B, J), centres by `share`.
+
+    With `share` = `weight`, summing to 1, it is the exact minimiser of Σ weight ‖T(source) - target‖².
+    """
+    centre_s, centre_t = (torch.einsum("bj,bjc->bc", share, x) for x in (source, target))
+    M = torch.einsum("bj,bjr,bjc->brc", weight, target - centre_t[:, None], source - centre_s[:, None])
+    R = rotation_of(M)
+    t = centre_t - torch.einsum("brc,bc->br", R, centre_s)
+    last = R.new_tensor([0.0, 0.0, 0.0, 1.0]).expand(len(R), 1, 4)
+    return torch.cat([torch.cat([R, t[..., None]], dim=2), last], dim=1)
+
+
+def rotation_of(M: Tensor) -> Tensor:
+    """The rotation (B, 3, 3) nearest to M (B, 3, 3), that is the maximiser of tr(RᵀM) over SO(3).
+
+    Its gradient is that of the polar factor: it is finite where singular values meet, unlike autograd's through the SVD,
+    and is damped where the rotation itself is ambiguous.
+    """
+    found: Tensor = _NearestRotation.apply(M)
+    return found
+
+
+class _NearestRotation(torch.autograd.Function):
+    """M = U S Vᵀ to R = U diag(1, 1, d) Vᵀ, with d = det(U Vᵀ).
+
+    M = R P with P symmetric, of eigenvalues p = S diag(1, 1, d) in the basis V. Differentiating, with Ω = Rᵀ dR
+    antisymmetric: Rᵀ dM - dMᵀ R = Ω P + P Ω, so in that basis Ω_ij = A_ij / (p_i + p_j). Only p_i + p_j = 0 is singular.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, M: Tensor) -> Tensor:
+        U, S, Vt = torch.linalg.svd(M)
+        sign = torch.ones_like(S)
+        sign[:, 2] = torch.where(torch.linalg.det(U @ Vt) < 0, -1.0, 1.0)
+        R = (U * sign[:, None]) @ Vt
+        ctx.save_for_backward(R, S * sign, Vt)
+        return R
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        R, p, Vt = ctx.saved_tensors
+        V = Vt.transpose(1, 2)
+        total = p[:, :, None] + p[:, None, :]
+        floor = _EPSILON * p[:, :1, None].clamp_min(torch.finfo(p.dtype).tiny)
+        Y = (Vt @ R.transpose(1, 2) @ grads[0] @ V) / total.clamp_min(floor)
+        return R @ V @ (Y - Y.transpose(1, 2)) @ Vt
+
+
+def pose_loss(T: Tensor, T_back: Tensor, T_true: Tensor) -> Tensor:
+    """‖T T*⁻¹ - I‖² + ‖T̂ T* - I‖², a scalar: the mean over poses (B, 4, 4), T source to target and T̂ target to source."""
+    eye = torch.eye(4, dtype=T.dtype, device=T.device)
+    there = T @ torch.linalg.inv(T_true) - eye
+    back = T_back @ T_true - eye
+    return (there.square() + back.square()).sum(dim=(1, 2)).mean()

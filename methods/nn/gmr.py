@@ -1,0 +1,78 @@
+"""The network of DeepGMR: features, assignments, mixtures, poses. What training and registration share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from methods.nn.gmm import align, mixture, pose_loss
+from methods.nn.pointnet import PointNet
+from methods.nn.rri import NUMBERS, rri
+
+
+@dataclass(frozen=True)
+class GmrConfig:
+    """Everything that decides the network's shape and meaning; stored inside weight files.
+
+    Attributes:
+        features: "rri" (4 k numbers a point) or "xyz" (the centred coordinates, 3 numbers).
+        k: neighbours of the RRI features.
+        local, head: widths of the layers before the max-pool and after it.
+        components: J, the Gaussians of the mixture.
+        centring: "exact" or "printed", see `methods.nn.gmm.align`.
+    """
+
+    features: str = "rri"
+    k: int = 20
+    local: tuple[int, ...] = (64, 128, 256, 1024)
+    head: tuple[int, ...] = (512, 256, 128)
+    components: int = 16
+    centring: str = "exact"
+
+    @property
+    def inputs(self) -> int:
+        """Numbers a point that enter the network."""
+        return NUMBERS * self.k if self.features == "rri" else 3
+
+
+class GmrNet(nn.Module):
+    """f_ψ, M_Θ and M_T. `forward` gives assignments; `poses` gives both transforms of pairs."""
+
+    def __init__(self, config: GmrConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.backbone = PointNet(config.inputs, config.local, config.head, config.components)
+
+    def describe(self, clouds: Tensor) -> Tensor:
+        """Input features (B, N, F) of clouds (B, N, 3)."""
+        if self.config.features == "rri":
+            return rri(clouds, self.config.k)
+        return clouds - clouds.mean(dim=1, keepdim=True)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Assignments gamma (B, N, J) float32, rows summing to 1, of features (B, N, F)."""
+        scores: Tensor = self.backbone(features)
+        return scores.float().softmax(dim=-1)
+
+    def poses(self, gamma: tuple[Tensor, Tensor], clouds: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """(T_target_source, T_source_target), (B, 4, 4) float64 each, of (source, target) assignments and clouds."""
+        source, target = (mixture(g.double(), c.double()) for g, c in zip(gamma, clouds, strict=True))
+        return align(source, target, self.config.centring), align(target, source, self.config.centring)
+
+    # What the training loop asks of a learned method's network.
+
+    def prepare(self, source: Tensor, target: Tensor) -> Tensor:
+        """Features (2B, N, F) of sources and targets (B, N, 3); drawn ahead, without gradient."""
+        return self.describe(torch.cat([source, target]))
+
+    def estimate(self, prepared: Tensor, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Both poses of each pair from prepared features."""
+        gamma = self(prepared)
+        half = len(source)
+        return self.poses((gamma[:half], gamma[half:]), (source, target))
+
+    def loss(self, estimate: tuple[Tensor, Tensor], T_true: Tensor) -> Tensor:
+        """The paper's loss of estimates against true T_target_source (B, 4, 4)."""
+        return pose_loss(*estimate, T_true)

@@ -1,0 +1,487 @@
+"""One training loop for every learned method: problems drawn on the fly, checkpoints that resume exactly, weights with a card.
+
+A learned method takes part by a class method `network(config)` that returns a `Network`. Nothing here knows which.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import importlib
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import InputError, unknown
+from common.keys import digest
+from common.plugins import classes_of, package_modules
+from datasets.base import DataSet, Shape
+from datasets.conditions import condition, labels_allowed
+from datasets.problems import Problem, ProblemKey, make_problem
+from datasets.registry import load
+from methods.base import Method
+from methods.nn.weights import Card, save
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+WEIGHTS = Path(__file__).parent / "weights"
+# glibc gives every large buffer back to the kernel and faults it in again: half of a step's time, unless told not to.
+MALLOC = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "8589934592"}
+HELD_OUT = 0.05
+_FAR = 1 << 40
+"""Where validation starts in a split without end."""
+
+
+class Network(Protocol):
+    """What the loop asks of a learned method's `torch.nn.Module`, beside being one."""
+
+    config: Any
+
+    def prepare(self, source: Tensor, target: Tensor) -> Tensor:
+        """What does not depend on the weights, from clouds (B, N, 3); computed ahead of the step."""
+
+    def estimate(self, prepared: Tensor, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """T_target_source and T_source_target, (B, 4, 4) float64 each."""
+
+    def loss(self, estimate: tuple[Tensor, Tensor], T_true: Tensor) -> Tensor:
+        """The scalar to minimise, given the true T_target_source (B, 4, 4) float64."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything a training run depends on.
+
+    `points` are trained in this order, an equal share of the steps each; validation uses the last. `schedule` is "onecycle"
+    (AdamW up to `lr` and down again) or "plateau" (Adam, halved after 10 validations without a better loss).
+    """
+
+    method: str
+    dataset: str = "shapes40"
+    condition: str = "noisy"
+    sampler: str = "axis_angle"
+    seed: int = 0
+    steps: int = 3000
+    batch: int = 16
+    points: tuple[int, ...] = (512, 1024)
+    lr: float = 2e-3
+    schedule: str = "onecycle"
+    clip: float = 1.0
+    validate_every: int = 100
+    validation: int = 64
+    precision: str = "bfloat16"
+    device: str = "cpu"
+    threads: int = 1
+    name: str = ""
+    data: str = ""
+
+    @property
+    def title(self) -> str:
+        """The name of the run's files."""
+        return self.name or f"{self.method}_{self.dataset}_{self.condition}"
+
+
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "smoke": {"steps": 20, "batch": 2, "points": (128,), "validate_every": 10, "validation": 4},
+    "cpu": {},
+    "paper": {
+        "steps": 29_300,  # 100 epochs of ModelNet40's train split less the held-out part, in batches of 32
+        "batch": 32,
+        "points": (1024,),
+        "lr": 1e-3,
+        "schedule": "plateau",
+        "validate_every": 293,
+        "validation": 256,
+    },
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `bench.py train`; those left out come from the preset."""
+    parser.add_argument("method", help="a learned method, such as deepgmr")
+    parser.add_argument("--preset", choices=sorted(PRESETS), default="cpu", help="settings to start from")
+    parser.add_argument("--dataset", default=Settings.dataset)
+    parser.add_argument("--condition", default=Settings.condition, help="`unseen` trains on the first half of the categories")
+    parser.add_argument("--data", default=None, help="folder with one folder a data set; default $BENCH_DATA or ./data")
+    parser.add_argument("--sampler", help="of the true rotations")
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--steps", type=int)
+    parser.add_argument("--batch", type=int, help="pairs a step")
+    parser.add_argument("--points", type=int, nargs="+", help="sizes of clouds, each for an equal share of the steps, in turn")
+    parser.add_argument("--lr", type=float, help="highest learning rate")
+    parser.add_argument("--validate-every", type=int, help="steps between validations")
+    parser.add_argument("--precision", choices=["bfloat16", "float32"])
+    parser.add_argument("--device", help="cpu or cuda")
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--name", help="of the weight file and the checkpoint; default METHOD_DATASET_CONDITION")
+    parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"), help="folder; a run found there goes on")
+    parser.add_argument("--weights", type=Path, default=WEIGHTS, help="folder for the finished weights")
+
+
+def settings_of(options: argparse.Namespace) -> Settings:
+    """Settings from parsed options over their preset.
+
+    Raises:
+        InputError: a count or rate that is not positive.
+    """
+    names = {f.name for f in fields(Settings)}
+    given = {k: v for k, v in vars(options).items() if k in names and v is not None}
+    if "points" in given:
+        given["points"] = tuple(given["points"])
+    made = Settings(**{**PRESETS[options.preset], **given})
+    for name in ("steps", "batch", "lr", "validate_every", "threads"):
+        if getattr(made, name) <= 0:
+            raise InputError(f"--{name.replace('_', '-')} {getattr(made, name)}: must be above 0")
+    if min(made.points) <= 0:
+        raise InputError(f"--points {min(made.points)}: must be above 0")
+    return made
+
+
+def run(options: argparse.Namespace) -> Path:
+    """Train as `bench.py train` was asked to. Starts the process again if the allocator is not set for speed."""
+    settings = settings_of(options)
+    if sys.platform == "linux" and any(os.environ.get(k) != v for k, v in MALLOC.items()):
+        sys.stdout.flush()
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **MALLOC})
+    return train(settings, options.checkpoints / settings.title, options.weights / f"{settings.title}.safetensors")
+
+
+def command_of(settings: Settings) -> str:
+    """The command that repeats a run, with the data's folder as `$BENCH_DATA`."""
+    words = [f"bench.py train {settings.method}"]
+    default = Settings(settings.method)
+    for name, value in asdict(settings).items():
+        always = name in ("dataset", "condition", "seed", "steps")
+        if name in ("method", "schedule", "clip", "validation", "data") or (value == getattr(default, name) and not always):
+            continue
+        text = " ".join(map(str, value)) if isinstance(value, tuple) else value
+        words.append(f"--{name.replace('_', '-')} {text}")
+    preset = "paper" if settings.schedule == "plateau" else "cpu"
+    return " ".join([*words, f"--preset {preset}", *(["--data $BENCH_DATA"] if settings.data else [])])
+
+
+def build(method: str) -> Any:
+    """The freshly initialised network of a learned method, as a `torch.nn.Module` that is a `Network`."""
+    known = [c for m in package_modules("methods") for c in classes_of(m, Method) if hasattr(c, "network")]
+    found = {c.__module__.rsplit(".", 1)[-1]: c for c in known}
+    if method not in found:
+        raise unknown("learned method", method, found)
+    return found[method].network()  # type: ignore[attr-defined]
+
+
+class Part(DataSet):
+    """A part of another data set's train split: what is trained on, or what is held out for validation."""
+
+    def __init__(self, whole: DataSet, held_out: bool) -> None:
+        super().__init__(whole.root)
+        self.whole, self.held_out = whole, held_out
+        self.categories, self.fixed_points = whole.categories, whole.fixed_points
+
+    def _bounds(self) -> slice:
+        known = self.whole.labels("train")
+        if known is None:
+            start = _FAR * len(self.categories) if self.held_out else 0
+            return slice(start, None)
+        cut = len(known) - max(1, round(HELD_OUT * len(known)))
+        return slice(cut, None) if self.held_out else slice(0, cut)
+
+    def labels(self, split: str) -> NDArray[np.integer[Any]] | None:
+        known = self.whole.labels("train")
+        return None if known is None else known[self._bounds()]
+
+    def shape(self, split: str, index: int) -> Shape:
+        return self.whole.shape("train", index + int(self._bounds().start))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Problems as tensors: prepared by the network, source and target (B, N, 3) float32, T_true (B, 4, 4) float64."""
+
+    prepared: Tensor
+    source: Tensor
+    target: Tensor
+    T_true: Tensor
+
+
+def points_at(settings: Settings, step: int) -> int:
+    """The N of a step: each of `points` for an equal share of the steps, in turn."""
+    return settings.points[min(step * len(settings.points) // settings.steps, len(settings.points) - 1)]
+
+
+def draw(part: Part, settings: Settings, points: int, first: int, count: int) -> list[Problem]:
+    """Problems first … first + count - 1 of a part; a pure function of its arguments."""
+    key = ProblemKey(settings.dataset, settings.condition, points, 0, settings.seed, "train", settings.sampler)
+    return [make_problem(part, replace(key, index=first + i)) for i in range(count)]
+
+
+def collate(network: Network, problems: list[Problem], device: str) -> Batch:
+    """Problems of one size as a batch on the device."""
+    import torch
+
+    source, target = (torch.from_numpy(np.stack([getattr(p, s) for p in problems])) for s in ("source", "target"))
+    T_true = torch.from_numpy(np.stack([p.T_target_source for p in problems]))
+    source, target, T_true = source.to(device), target.to(device), T_true.to(device)
+    with torch.no_grad():
+        return Batch(network.prepare(source, target), source, target, T_true)
+
+
+def ahead(make: Callable[[int], Batch], first: int, last: int, depth: int = 3) -> Iterator[Batch]:
+    """make(first) … make(last - 1) in order, computed in a thread up to `depth` ahead, so that no step waits for its data."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting: deque[Future[Batch]] = deque()
+        for step in range(first, last):
+            waiting.append(pool.submit(make, step))
+            if len(waiting) > depth:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+class Trainer:
+    """The state of one run: network, optimiser, schedule, curve. `step` and `validate` move it on; `state` is all of it."""
+
+    def __init__(self, settings: Settings) -> None:
+        import torch
+
+        torch.set_num_threads(settings.threads)
+        torch.set_flush_denormal(True)  # a matmul full of denormals takes a hundred times as long
+        torch.manual_seed(int(digest("train", settings.seed)[:8], 16))
+        self.settings = settings
+        self.network = build(settings.method).to(settings.device)
+        plateau = settings.schedule == "plateau"
+        make = torch.optim.Adam if plateau else torch.optim.AdamW
+        self.optimiser = make(self.network.parameters(), lr=settings.lr)
+        self.schedule: Any = (
+            torch.optim.lr_scheduler.ReduceLROnPlateau(self.optimiser, factor=0.5, patience=10)
+            if plateau
+            else torch.optim.lr_scheduler.OneCycleLR(self.optimiser, settings.lr, settings.steps + 1, pct_start=0.2)
+        )
+        self.done, self.seconds, self.recent = 0, 0.0, 0.0
+        self.curve: list[dict[str, float]] = []
+
+    def step(self, batch: Batch) -> float:
+        """One step of gradient descent; returns the loss before it."""
+        import torch
+
+        self.network.train()
+        kind = torch.device(self.settings.device).type
+        with torch.autocast(kind, torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
+            estimate = self.network.estimate(batch.prepared, batch.source, batch.target)
+        loss = self.network.loss(estimate, batch.T_true)
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.clip)
+        self.optimiser.step()
+        if self.settings.schedule == "onecycle":
+            self.schedule.step()
+        value = float(loss.detach())
+        self.done += 1
+        self.recent = value if self.done == 1 else 0.95 * self.recent + 0.05 * value
+        return value
+
+    def validate(self, batches: list[Batch]) -> dict[str, float]:
+        """Loss, RMSE (mean over problems) and recall at 0.2 in float32; appended to the curve."""
+        import torch
+
+        self.network.eval()
+        losses, errors = [], []
+        with torch.no_grad():
+            for batch in batches:
+                estimate = self.network.estimate(batch.prepared, batch.source, batch.target)
+                losses.append(float(self.network.loss(estimate, batch.T_true)))
+                errors.append(rmse(estimate[0], batch.T_true, batch.source))
+        error = torch.cat(errors)
+        row = {
+            "step": self.done,
+            "seconds": round(self.seconds, 1),
+            "lr": self.optimiser.param_groups[0]["lr"],
+            "train_loss": self.recent,
+            "validation_loss": float(np.mean(losses)),
+            "validation_rmse": float(error.mean()),
+            "validation_recall": float((error < 0.2).double().mean()),
+        }
+        if self.settings.schedule == "plateau":
+            self.schedule.step(row["validation_loss"])
+        self.curve.append(row)
+        return row
+
+    def state(self) -> dict[str, Any]:
+        """Everything a run needs to go on as if it had not stopped; draws are keyed by the step."""
+        return {
+            "settings": command_of(self.settings),
+            "network": self.network.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "schedule": self.schedule.state_dict(),
+            "done": self.done,
+            "seconds": self.seconds,
+            "recent": self.recent,
+            "curve": self.curve,
+        }
+
+    def restore(self, state: dict[str, Any], file: Path) -> None:
+        """Go on from a state.
+
+        Raises:
+            InputError: the state is of a run with other settings.
+        """
+        if state["settings"] != command_of(self.settings):
+            raise InputError(f"{file}: field 'settings' is of `{state['settings']}`; give the same options or another --name")
+        for part in ("network", "optimiser", "schedule"):
+            getattr(self, part).load_state_dict(state[part])
+        self.done, self.seconds, self.recent = state["done"], state["seconds"], state["recent"]
+        self.curve = state["curve"]
+
+
+def rmse(T: Tensor, T_true: Tensor, points: Tensor) -> Tensor:
+    """sqrt(mean ‖T p - T* p‖²) (B,) over points (B, N, 3), for poses (B, 4, 4)."""
+    apart = (T - T_true)[:, :3]
+    moved = points.double() @ apart[:, :, :3].transpose(1, 2) + apart[:, None, :, 3]
+    return moved.square().sum(dim=2).mean(dim=1).sqrt()
+
+
+def train(settings: Settings, folder: Path, weights: Path, save_every_s: float = 60.0, stop_at: int | None = None) -> Path:
+    """Train to the end (or to step `stop_at`, as if killed there), resuming from `folder`, and write the weights.
+
+    Args:
+        settings: the run.
+        folder: for checkpoint.pt, curve.csv and curve.png.
+        weights: the safetensors file to write when done.
+        save_every_s: seconds between checkpoints.
+        stop_at: leave after this many steps with a checkpoint and no weights.
+    """
+    whole = load(settings.dataset, settings.data or None)
+    trainer = Trainer(settings)
+    checkpoint = folder / "checkpoint.pt"
+    _resume(trainer, checkpoint)
+    held_out = _validation_batches(trainer, whole)
+    _loop(trainer, Part(whole, held_out=False), held_out, checkpoint, save_every_s, stop_at or settings.steps)
+    if trainer.done < settings.steps:
+        return checkpoint
+    plot_curve(trainer.curve, settings, folder / "curve.png")
+    card = Card(settings.method, asdict(trainer.network.config), provenance(trainer, whole))
+    save(weights, trainer.network.state_dict(), card)
+    print(f"weights: {weights}", flush=True)
+    return weights
+
+
+def _resume(trainer: Trainer, checkpoint: Path) -> None:
+    import torch
+
+    if checkpoint.exists():
+        trainer.restore(torch.load(checkpoint, weights_only=True, map_location=trainer.settings.device), checkpoint)
+        print(f"resumed {checkpoint} at step {trainer.done}", flush=True)
+
+
+def _validation_batches(trainer: Trainer, whole: DataSet) -> list[Batch]:
+    settings = trainer.settings
+    problems = draw(Part(whole, held_out=True), settings, settings.points[-1], 0, settings.validation)
+    cut = [problems[i : i + 8] for i in range(0, len(problems), 8)]
+    return [collate(trainer.network, part, settings.device) for part in cut]
+
+
+def _loop(
+    trainer: Trainer, part: Part, held_out: list[Batch], checkpoint: Path, save_every_s: float, last: int
+) -> None:
+    settings = trainer.settings
+
+    def make(step: int) -> Batch:
+        problems = draw(part, settings, points_at(settings, step), step * settings.batch, settings.batch)
+        return collate(trainer.network, problems, settings.device)
+
+    start, before, saved = time.monotonic(), trainer.seconds, time.monotonic()
+    for batch in ahead(make, trainer.done, last):
+        trainer.step(batch)
+        trainer.seconds = before + time.monotonic() - start
+        if trainer.done % settings.validate_every == 0 or trainer.done == settings.steps:
+            _report(trainer, trainer.validate(held_out))
+            write_curve(trainer.curve, checkpoint.with_name("curve.csv"))
+        if time.monotonic() - saved > save_every_s or trainer.done == last:
+            _save_checkpoint(trainer, checkpoint)
+            saved = time.monotonic()
+
+
+def _save_checkpoint(trainer: Trainer, checkpoint: Path) -> None:
+    import torch
+
+    checkpoint.parent.mkdir(parents=True, exist_ok=True)
+    partial = checkpoint.with_suffix(".partial")
+    torch.save(trainer.state(), partial)
+    partial.replace(checkpoint)
+
+
+def _report(trainer: Trainer, row: dict[str, float]) -> None:
+    settings = trainer.settings
+    left = trainer.seconds / trainer.done * (settings.steps - trainer.done) / 60
+    print(
+        f"{settings.title}  step {trainer.done}/{settings.steps}  N {points_at(settings, trainer.done - 1)}  "
+        f"{trainer.seconds:.0f} s  loss {row['train_loss']:.4f}  validation loss {row['validation_loss']:.4f} "
+        f"rmse {row['validation_rmse']:.4f} recall {row['validation_recall']:.3f}  {left:.0f} min left",
+        flush=True,
+    )
+
+
+def provenance(trainer: Trainer, whole: DataSet) -> dict[str, Any]:
+    """Where the weights come from, for their card: data, categories, command, seconds, validation."""
+    settings = trainer.settings
+    labels = labels_allowed(condition(settings.condition), "train", len(whole.categories))
+    kinds = range(len(whole.categories)) if labels is None else labels
+    told = ("dataset", "condition", "points", "sampler", "seed", "steps", "batch", "precision")
+    return {
+        **{name: getattr(settings, name) for name in told},
+        "dataset_categories": list(whole.categories),
+        "categories": [whole.categories[i] for i in kinds],
+        "command": command_of(settings),
+        "seconds": round(trainer.seconds),
+        "validation": trainer.curve[-1],
+    }
+
+
+def write_curve(curve: list[dict[str, float]], file: Path) -> None:
+    """The validation curve as CSV: step, seconds, lr, train_loss, validation_loss, validation_rmse, validation_recall."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w", newline="") as handle:
+        writer = csv.DictWriter(handle, curve[0].keys(), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({k: f"{v:.6g}" for k, v in row.items()} for row in curve)
+
+
+def plot_curve(curve: list[dict[str, float]], settings: Settings, file: Path) -> None:
+    """Losses and validation RMSE against the step, as a PNG."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    steps = [row["step"] for row in curve]
+    for name, label in (("train_loss", "train"), ("validation_loss", "validation")):
+        left.semilogy(steps, [row[name] for row in curve], label=label)
+    right.semilogy(steps, [row["validation_rmse"] for row in curve], color="tab:orange", label="mean RMSE")
+    right.semilogy(steps, [max(1 - row["validation_recall"], 1e-3) for row in curve], color="tab:red", label="1 - recall@0.2")
+    for axes, title in ((left, "loss"), (right, f"held-out training shapes, N = {settings.points[-1]}")):
+        axes.set(xlabel="step", title=title)
+        axes.grid(alpha=0.3)
+        axes.legend()
+    figure.suptitle(f"{settings.title}: {settings.steps} steps of {settings.batch} pairs")
+    figure.savefig(file, dpi=110)
+
+
+def main() -> None:
+    """`python -m methods.training METHOD …`: the same as `bench.py train`."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    add_arguments(parser)
+    try:
+        run(parser.parse_args())
+    except InputError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()
