@@ -10,8 +10,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import TypeVar
 
 from common.errors import InputError
+
+T = TypeVar("T")
 
 
 def package_modules(package: str) -> Iterator[ModuleType]:
@@ -39,7 +42,7 @@ def folder_modules(folder: Path) -> Iterator[ModuleType]:
         yield module
 
 
-def classes_of(module: ModuleType, base: type) -> list[type]:
+def classes_of(module: ModuleType, base: type[T]) -> list[type[T]]:
     """The concrete subclasses of `base` that a module itself defines, in the order of their names."""
     found = [c for _, c in inspect.getmembers(module, inspect.isclass) if issubclass(c, base) and c is not base]
     return [c for c in found if c.__module__ == module.__name__ and not inspect.isabstract(c)]

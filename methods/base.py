@@ -45,6 +45,8 @@ class Method:
         local: True if `register` takes a third argument `init` (4, 4); usable after `+`, as in `fgr+icp`.
         random: True if the answer depends on `self.rng` / `self.seed`.
         requires: importable packages it needs; if one is missing the method is listed as unavailable.
+        environment: environment variables its process must start with, e.g. {"OMP_THREAD_LIMIT": "1"}; what the
+            library reads before any Python of ours runs belongs here.
         variants: names and parameters of what this class offers, e.g. {"ransac10k": {"iterations": 10_000}}.
             Without it there is one variant, named after the file.
     """
@@ -53,6 +55,7 @@ class Method:
     local: ClassVar[bool] = False
     random: ClassVar[bool] = False
     requires: ClassVar[tuple[str, ...]] = ()
+    environment: ClassVar[Mapping[str, str]] = {}
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -1,0 +1,37 @@
+# The two commands: `make bench` and `make test`. Everything they need is installed into .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+ARGS ?= --methods all
+
+.PHONY: help bench test lint format
+help:   ## list the targets
+	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*## /	/'
+
+bench: .venv/run.done  ## the main job: every method on the embedded data (ARGS="…" passes other flags)
+	$(BIN)/python bench.py $(ARGS)
+
+test: .venv/dev.done  ## lint, types and tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+lint: .venv/dev.done  ## ruff and mypy alone
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: .venv/dev.done  ## format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=python3.11 …")'
+	$(PYTHON) -m venv .venv
+
+.venv/run.done: requirements.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+.venv/dev.done: requirements-dev.txt .venv/run.done
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@

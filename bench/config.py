@@ -1,0 +1,146 @@
+"""What a run is: a preset, overridden by flags. Two runs with equal configurations give equal results."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from common import specs
+from common.errors import InputError, unknown
+from common.keys import digest
+from datasets.conditions import condition
+from datasets.poses import SAMPLERS
+from methods import registry
+
+PRESETS = Path(__file__).parent / "presets"
+RECALL_THRESHOLD = 0.2
+ORACLE = "oracle"
+"""The truth itself as an answer. No method can give it, since the truth reaches none; the run records it."""
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything the results depend on. Angles in degrees, timeout and budget in seconds.
+
+    `angles` are the edges of the bins of rotation magnitude; the first and the last bound the sampler.
+    `oracle`: whether the truth itself is listed as a control of the scoring.
+    `limits`: method to the share of a cell's problems it gets. `timing_*`: the phase in which methods are timed alone.
+    """
+
+    methods: tuple[str, ...]
+    oracle: bool
+    datasets: tuple[str, ...]
+    conditions: tuple[str, ...]
+    points: tuple[int, ...]
+    angles: tuple[float, ...]
+    sampler: str
+    problems: int
+    seed: int
+    threads: int
+    device: str
+    timeout: float
+    limits: Mapping[str, float]
+    timing_points: tuple[int, ...]
+    timing_rounds: int
+    timing_budget_s: float
+
+    def __post_init__(self) -> None:
+        self._check(self.problems >= 1, "--problems", "be at least 1")
+        self._check(self.threads >= 1, "--threads", "be at least 1")
+        self._check(self.timeout > 0, "--timeout", "be above 0 seconds")
+        self._check(all(n >= 1 for n in self.points), "--points", "be at least 1")
+        rising = all(a < b for a, b in zip(self.angles, self.angles[1:], strict=False))
+        inside = len(self.angles) >= 2 and self.angles[0] >= 0 and self.angles[-1] <= 180
+        self._check(rising and inside, "--angles", "rise within 0 to 180 degrees, two edges at least")
+        if self.sampler not in SAMPLERS:
+            raise unknown("sampler", self.sampler, SAMPLERS)
+        for text in self.conditions:
+            condition(text)
+
+    @staticmethod
+    def _check(good: bool, flag: str, must: str) -> None:
+        if not good:
+            raise InputError(f"{flag}: must {must}")
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the configuration; a record belongs to one."""
+        return digest(json.dumps(dataclasses.asdict(self), sort_keys=True))
+
+    def limit(self, method: str) -> int:
+        """How many problems of a cell a method gets."""
+        first = specs.parse(specs.split_outside(method, "+")[0]).name
+        return max(1, round(self.problems * self.limits.get(method, self.limits.get(first, 1.0))))
+
+
+def preset_names() -> list[str]:
+    """The presets that come with the bench."""
+    return sorted(p.stem for p in PRESETS.glob("*.toml"))
+
+
+def load_preset(name: str) -> dict[str, Any]:
+    """The content of a preset."""
+    if name not in preset_names():
+        raise unknown("preset", name, preset_names())
+    return tomllib.loads((PRESETS / f"{name}.toml").read_text())
+
+
+def from_flags(flags: argparse.Namespace) -> RunConfig:
+    """The configuration of a run from its flags; what was not given comes from the preset.
+
+    Raises:
+        InputError: a name that does not exist, or a value out of range.
+    """
+    preset = load_preset(flags.preset)
+    points = _numbers(flags.points, int, "--points") or preset["points"]
+    asked = specs.split_list(flags.methods)
+    return RunConfig(
+        methods=_methods(asked, flags.plugins, preset),
+        oracle=ORACLE in asked or "all" in asked,
+        datasets=tuple(specs.split_list(flags.datasets or preset["datasets"])),
+        conditions=tuple(specs.split_list(flags.conditions or preset["conditions"])),
+        points=tuple(points),
+        angles=_angles(flags, preset),
+        sampler=flags.sampler or preset["sampler"],
+        problems=preset["problems"] if flags.problems is None else flags.problems,
+        seed=flags.seed,
+        threads=flags.threads,
+        device=flags.device,
+        timeout=preset["timeout"] if flags.timeout is None else flags.timeout,
+        limits=preset["limits"],
+        timing_points=tuple(points if flags.points else preset["timing"]["points"]),
+        timing_rounds=preset["timing"]["rounds"] if flags.timing_rounds is None else flags.timing_rounds,
+        timing_budget_s=preset["timing"]["budget_s"],
+    )
+
+
+def _methods(asked: list[str], plugins: Path | None, preset: Mapping[str, Any]) -> tuple[str, ...]:
+    names: list[str] = []
+    for text in asked:
+        names += [*registry.available(plugins), *preset["chains"]] if text == "all" else [text]
+    names = [n for n in dict.fromkeys(names) if n != ORACLE]
+    for name in names:
+        registry.build(name, plugins)
+    return tuple(names)
+
+
+def _angles(flags: argparse.Namespace, preset: Mapping[str, Any]) -> tuple[float, ...]:
+    if flags.angles and flags.max_angle is not None:
+        raise InputError("--angles and --max-angle: give one of them")
+    edges = tuple(_numbers(flags.angles, float, "--angles") or preset["angles"])
+    if flags.max_angle is not None:
+        edges = (*(e for e in edges if e < flags.max_angle), flags.max_angle)
+    return tuple(float(e) for e in edges)
+
+
+def _numbers(values: list[str] | None, kind: type, flag: str) -> list[Any]:
+    try:
+        return [kind(v) for v in specs.split_list(values or [])]
+    except ValueError as error:
+        raise InputError(f"{flag}: {error}") from None

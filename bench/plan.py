@@ -1,0 +1,103 @@
+"""What is to be done: cells of problems, and the pieces of work of the methods on them. Nothing is computed here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.child import Setting
+from bench.config import RunConfig
+from datasets import registry
+from datasets.base import DataSet, NotEnoughPoints
+from datasets.conditions import condition
+from datasets.problems import ProblemKey
+
+PIECE = 20
+"""Problems a piece of work holds at most."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Problems of one data set, condition and point count. `skip` is the reason why there are none."""
+
+    dataset: str
+    condition: str
+    points: int
+    asked: int
+    domain: str
+    keys: tuple[ProblemKey, ...]
+    skip: str = ""
+
+    @property
+    def name(self) -> str:
+        """`dataset/condition/points`."""
+        return f"{self.dataset}/{self.condition}/{self.points}"
+
+    @property
+    def columns(self) -> tuple[str, str, int]:
+        """What stands in the tables: data set, condition, points."""
+        return self.dataset, self.condition, self.points
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Problems of one cell for one method: what one worker takes at a time."""
+
+    setting: Setting
+    cell: Cell
+    keys: tuple[ProblemKey, ...]
+    timeout: float
+    data: str
+    plugins: Path | None = None
+
+
+def make_cells(config: RunConfig, data: str, plugins: Path | None = None) -> list[Cell]:
+    """The cells of a run: data sets x conditions x point counts.
+
+    A fixed point set gives a condition with independent samples at most half its points; equal cells are made once.
+    """
+    cells: dict[str, Cell] = {}
+    for name in config.datasets:
+        dataset = registry.load(name, data, plugins)
+        for text in config.conditions:
+            for points in config.points:
+                cell = make_cell(config, dataset, name, text, points)
+                cells.setdefault(cell.name, cell)
+    return list(cells.values())
+
+
+def make_cell(config: RunConfig, dataset: DataSet, name: str, text: str, asked: int) -> Cell:
+    """One cell, with the points that the data set can give."""
+    made, skip, points = condition(text), "", asked
+    try:
+        points = made.points_given(asked, dataset.fixed_points)
+    except NotEnoughPoints as reason:
+        skip = str(reason)
+    bounds = (config.angles[0], config.angles[-1])
+    keys = tuple(
+        ProblemKey(name, text, points, i, config.seed, sampler=config.sampler, angles=bounds)
+        for i in range(config.problems)
+    )
+    domain = f"{name}/first{len(dataset.categories) // 2}" if made.unseen_half else name
+    return Cell(name, text, points, asked, domain, keys, skip)
+
+
+def setting(config: RunConfig, method: str, cell: Cell, plugins: Path | None) -> Setting:
+    """What a method's process is started with for a cell."""
+    return Setting(method, cell.domain, config.device, config.threads, config.seed, plugins)
+
+
+def make_pieces(
+    config: RunConfig, cells: Iterable[Cell], done: set[tuple[str, str, int]], data: str, plugins: Path | None
+) -> list[Piece]:
+    """The work that is left, method by method."""
+    pieces: list[Piece] = []
+    for method in config.methods:
+        for cell in cells:
+            left = [k for k in cell.keys[: config.limit(method)] if (method, k.id, 0) not in done]
+            for start in range(0, len(left), PIECE):
+                keys = tuple(left[start : start + PIECE])
+                where = setting(config, method, cell, plugins)
+                pieces.append(Piece(where, cell, keys, config.timeout, data, plugins))
+    return pieces

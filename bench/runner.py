@@ -1,0 +1,206 @@
+"""A run: draw problems, ask every method, time them alone; every outcome is in the record as soon as it is there."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from bench import solve
+from bench.child import Child, Setting
+from bench.config import ORACLE, RECALL_THRESHOLD, RunConfig
+from bench.environment import environment
+from bench.outcome import Outcome
+from bench.place import Place
+from bench.plan import Cell, make_cells, make_pieces, setting
+from bench.progress import Meter
+from bench.store import Record
+from bench.timing import Stopwatch
+from common.errors import InputError
+from datasets.problems import problem_set_sha256
+from methods import registry
+
+DRAWN_AT_ONCE = 100
+
+
+def run(config: RunConfig, place: Place) -> Record:
+    """Do what is left of a run and return its record.
+
+    Raises:
+        InputError: the folder holds the record of another configuration, or data or weights are broken.
+    """
+    record = open_record(config, place)
+    cells = make_cells(config, place.data, place.plugins)
+    _say_what_is_given(cells, place.console)
+    hashes = draw_problems(record, cells, place)
+    settings = {setting(config, m, c, place.plugins): m for c in cells if not c.skip for m in config.methods}
+    ready = preflight(list(settings), config.timeout, place.console)
+    record.put("run", describe(config, place, hashes, ready))
+    usable = {s for s, reply in ready.items() if reply["status"] == "ok"}
+    record_skips(record, config, cells, ready, place.plugins)
+    live = [c for c in cells if not c.skip]
+    record_oracle(record, config, live)
+    accuracy(record, config, live, usable, place)
+    Stopwatch(record, config, usable, place).run()
+    record.put("finished", time.strftime("%Y-%m-%dT%H:%M:%S%z"))
+    return record
+
+
+def open_record(config: RunConfig, place: Place) -> Record:
+    """The record of this configuration in the run's folder, new or to be continued."""
+    record = Record(place.folder / "record.sqlite")
+    known = record.get("hash")
+    if known not in (None, config.hash):
+        raise InputError(
+            f"{place.folder}: holds a run of another configuration; give --fresh to replace it or another --out"
+        )
+    record.put("hash", config.hash)
+    if known:
+        done = len(record.done("accuracy")) + len(record.done("timing"))
+        place.console.print(f"continuing: {done} outcomes are recorded already", highlight=False)
+    return record
+
+
+def _say_what_is_given(cells: list[Cell], console: Console) -> None:
+    for cell in cells:
+        if cell.skip:
+            console.print(f"skipped: {cell.name}: {cell.skip}", highlight=False, soft_wrap=True)
+        elif cell.points != cell.asked:
+            why = f"fixed points, split into disjoint halves: N = {cell.points} instead of {cell.asked}"
+            console.print(f"{cell.dataset}/{cell.condition}: {why}", highlight=False, soft_wrap=True)
+
+
+def draw_problems(record: Record, cells: list[Cell], place: Place) -> dict[str, str]:
+    """Record the truth of every problem that is not yet there; returns the SHA-256 of each cell's problem set."""
+    known = record.known_problems()
+    live = [c for c in cells if not c.skip]
+    hashes: dict[str, str] = {}
+    with Meter(place.console, "problems", sum(k.id not in known for c in live for k in c.keys)) as meter:
+        for cell in live:
+            new = [k for k in cell.keys if k.id not in known]
+            for start in range(0, len(new), DRAWN_AT_ONCE):
+                some = [solve.draw(k, place.data, place.plugins) for k in new[start : start + DRAWN_AT_ONCE]]
+                record.add_problems(some)
+                known |= {p.key.id: p.sha256() for p in some}
+                meter.step(len(some), cell.name)
+            hashes[cell.name] = problem_set_sha256(known[k.id] for k in cell.keys)
+    return hashes
+
+
+def preflight(settings: list[Setting], timeout: float, console: Console) -> dict[Setting, dict[str, Any]]:
+    """Set every method up once, away from this process, and say what it loaded or why it can't be used.
+
+    Raises:
+        InputError: a method was given bad input, such as weights of another architecture.
+    """
+    ready: dict[Setting, dict[str, Any]] = {}
+    said: set[tuple[str, str]] = set()
+    child = Child(settings[0], timeout) if settings else None
+    with Meter(console, "setting up", len(settings)) as meter:
+        for one in settings:
+            assert child is not None
+            ready[one] = child.set_up(one)
+            _say_setup(one, ready[one], said, console)
+            meter.step(1, one.method)
+    if child is not None:
+        child.close()
+    return ready
+
+
+def _say_setup(one: Setting, reply: dict[str, Any], said: set[tuple[str, str]], console: Console) -> None:
+    if reply["status"] == "input":
+        raise InputError(reply["message"])
+    facts = ", ".join(f"{k} {v}" for k, v in reply.get("notes", {}).items())
+    text = f"{one.method}: {facts}" if facts else ""
+    if reply["status"] != "ok":
+        text = f"{one.method} can't be used on {one.domain}: {reply['message']}"
+    if text and (one.method, text) not in said:
+        said.add((one.method, text))
+        console.print(text, highlight=False, soft_wrap=True)
+
+
+def describe(
+    config: RunConfig, place: Place, hashes: dict[str, str], ready: dict[Setting, dict[str, Any]]
+) -> dict[str, Any]:
+    """What `run.json` says of the run."""
+    offers = {m: registry.build(m, place.plugins) for m in config.methods}
+    first = registry.available(place.plugins)
+    return {
+        "command": place.command,
+        "config": dataclasses.asdict(config) | {"threshold": RECALL_THRESHOLD, "angle_bins": list(config.angles)},
+        "hash": config.hash,
+        "problem_sets": hashes,
+        "methods": {
+            name: {
+                "kind": registry.kind_of(method),
+                "random": registry.is_random(method),
+                "parameters": repr(method),
+                "doc": " + ".join(first[p.split("[")[0]].summary for p in name.split("+") if p.split("[")[0] in first),
+            }
+            for name, method in offers.items()
+        },
+        "setup": {f"{s.method} on {s.domain}": r.get("notes", {}) for s, r in ready.items() if r.get("notes")},
+        "unavailable": {s.method: r["message"] for s, r in ready.items() if r["status"] != "ok"},
+        "environment": environment() | {"threads": config.threads, "device": config.device, "jobs": place.jobs},
+    }
+
+
+def record_skips(
+    record: Record, config: RunConfig, cells: list[Cell], ready: dict[Setting, dict[str, Any]], plugins: Path | None
+) -> None:
+    """A problem that is not asked is a row with its reason, too."""
+    for method in config.methods:
+        kind = registry.kind_of(registry.build(method, plugins))
+        for cell in cells:
+            reply = ready.get(setting(config, method, cell, plugins), {})
+            reason = cell.skip or ("" if reply.get("status") == "ok" else reply.get("message", ""))
+            if reason:
+                keys = cell.keys[: config.limit(method)]
+                rows = [
+                    Outcome(method, k.id, "skipped", seed=config.seed, message=reason, threads=config.threads)
+                    for k in keys
+                ]
+                record.add_outcomes(rows, kind, cell.columns)
+
+
+def record_oracle(record: Record, config: RunConfig, cells: list[Cell]) -> None:
+    """The truth as an answer: a control of the scoring, which must find no error in it."""
+    truth = record.truths() if config.oracle else {}
+    for cell in cells:
+        rows = [Outcome(ORACLE, k.id, "ok", seed=config.seed, pose=truth[k.id]) for k in cell.keys if k.id in truth]
+        record.add_outcomes(rows, "control", cell.columns)
+
+
+def accuracy(record: Record, config: RunConfig, cells: list[Cell], usable: set[Setting], place: Place) -> None:
+    """Every method on every problem, in parallel on `jobs` processes."""
+    from joblib import Parallel, delayed
+    from joblib.externals.loky import get_reusable_executor
+
+    pieces = make_pieces(config, cells, record.done("accuracy"), place.data, place.plugins)
+    pieces = [p for p in pieces if p.setting in usable]
+    kinds = {m: registry.kind_of(registry.build(m, place.plugins)) for m in config.methods}
+    with Meter(place.console, "registering", sum(len(p.keys) for p in pieces)) as meter:
+        while pieces:
+            pool = Parallel(n_jobs=place.jobs, return_as="generator_unordered", batch_size=1)
+            left = []
+            for piece, outcomes, keys in pool(delayed(solve.solve_piece)(p) for p in pieces):
+                method = piece.setting.method
+                record.add_outcomes(outcomes, kinds[method], piece.cell.columns)
+                meter.step(len(outcomes), f"{method} on {piece.cell.name}")
+                left += [dataclasses.replace(piece, keys=keys)] if keys else []
+            pieces = left
+    solve.close_all()
+    if place.jobs != 1:
+        get_reusable_executor().shutdown(wait=True)
+
+
+def write_run_json(record: Record, folder: Path) -> dict[str, Any]:
+    """Export what the record says of its run as `run.json`; returns it."""
+    said: dict[str, Any] = record.get("run")
+    text = json.dumps(said, indent=2, ensure_ascii=False)
+    (folder / "run.json").write_text(text + "\n")
+    return said

@@ -1,0 +1,82 @@
+"""What a worker of the pool does: draw the problems of a piece, ask the method's process, judge the answers' form."""
+
+from __future__ import annotations
+
+import atexit
+import time
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.child import Child, Setting
+from bench.outcome import Outcome, pose_fault
+from bench.plan import Piece
+from common.errors import InputError
+from datasets import registry
+from datasets.base import DataSet
+from datasets.problems import Problem, ProblemKey, call_seed, make_problem
+
+PATIENCE_S = 15.0
+"""A worker hands its outcomes in at least this often (or after one call, if that takes longer)."""
+
+_kept: dict[Setting, Child] = {}
+
+
+@lru_cache(maxsize=4)
+def dataset_of(name: str, data: str, plugins: Path | None) -> DataSet:
+    """A data set, opened once per process."""
+    return registry.load(name, data, plugins)
+
+
+def draw(key: ProblemKey, data: str, plugins: Path | None) -> Problem:
+    """The problem of a key, from a data set kept open."""
+    return make_problem(dataset_of(key.dataset, data, plugins), key)
+
+
+def solve_piece(piece: Piece) -> tuple[Piece, list[Outcome], tuple[ProblemKey, ...]]:
+    """Outcomes of a piece, and the keys that are left when the worker's patience is over."""
+    child = _child(piece.setting, piece.timeout)
+    outcomes: list[Outcome] = []
+    start = time.monotonic()
+    for n, key in enumerate(piece.keys):
+        if n and time.monotonic() - start > PATIENCE_S:
+            return piece, outcomes, piece.keys[n:]
+        outcomes.append(ask(child, draw(key, piece.data, piece.plugins), "accuracy", 0))
+    return piece, outcomes, ()
+
+
+def ask(child: Child, problem: Problem, phase: str, repeat: int) -> Outcome:
+    """One call of a method on a problem. Only the two clouds and a seed leave this process."""
+    s = child.setting
+    seed = call_seed(problem.key, s.method, repeat)
+    reply = child.register(problem.source, problem.target, seed)
+    if reply["status"] == "input":
+        raise InputError(reply["message"])
+    status, pose, message = reply["status"], reply.get("pose"), reply.get("message", "")
+    if status == "ok":
+        fault = pose_fault(pose)
+        status, pose, message = ("invalid", None, fault) if fault else ("ok", np.asarray(pose), message)
+    if status == "unavailable":
+        status, message = "skipped", f"unavailable: {message}"
+    facts: dict[str, Any] = {k: reply[k] for k in ("time_ms", "peak_mb", "stages", "notes") if k in reply}
+    return Outcome(
+        s.method, problem.key.id, status, phase, repeat, problem.key.seed, pose, message=message, **where, **facts
+    )
+
+
+def _child(setting: Setting, timeout: float) -> Child:
+    """The warm process of a setting; the one before it is ended, so that one method process works at a time."""
+    if setting not in _kept:
+        close_all()
+        _kept[setting] = Child(setting, timeout)
+    return _kept[setting]
+
+
+@atexit.register
+def close_all() -> None:
+    """End the processes this worker keeps."""
+    for child in _kept.values():
+        child.close()
+    _kept.clear()

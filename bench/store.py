@@ -1,0 +1,125 @@
+"""The record of a run: one SQLite file with every problem's truth and every outcome's pose. Durable when it returns."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.outcome import Outcome
+from common.errors import InputError
+from datasets.problems import Problem
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT);
+CREATE TABLE IF NOT EXISTS problems (
+    problem TEXT PRIMARY KEY, dataset TEXT, condition TEXT, points INTEGER, object TEXT, category TEXT,
+    angle_deg REAL, translation REAL, overlap REAL, symmetry TEXT, truth BLOB, source_pose BLOB, eval_points BLOB, digest BLOB);
+CREATE TABLE IF NOT EXISTS outcomes (
+    phase TEXT, method TEXT, problem TEXT, repeat INTEGER, kind TEXT, dataset TEXT, condition TEXT, points INTEGER,
+    seed INTEGER, status TEXT, pose BLOB, time_ms REAL, peak_mb REAL, device TEXT, threads INTEGER, message TEXT,
+    stages TEXT, notes TEXT, PRIMARY KEY (phase, method, problem, repeat));
+"""
+_TAGS = ("object", "category", "angle_deg", "translation", "overlap", "symmetry")
+
+
+class Record:
+    """`results/<run>/record.sqlite`."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        try:
+            self.db = sqlite3.connect(path, timeout=30)
+            self.db.execute("PRAGMA journal_mode=WAL")
+            self.db.executescript(_SCHEMA)
+        except sqlite3.DatabaseError as error:
+            raise InputError(f"{path}: not a record of a run ({error}); use --fresh or another --out") from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self.db.close()
+
+    def get(self, key: str) -> Any:
+        """A value of the run's metadata; None if it was never set."""
+        row = self.db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return json.loads(row[0]) if row else None
+
+    def put(self, key: str, value: Any) -> None:
+        """Set a value of the run's metadata."""
+        with self.db:
+            self.db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value)))
+
+    def known_problems(self) -> dict[str, bytes]:
+        """Id to digest of the problems already recorded."""
+        return dict(self.db.execute("SELECT problem, digest FROM problems"))
+
+    def truths(self) -> dict[str, NDArray[np.float64]]:
+        """Id to true pose (4, 4) of the problems recorded."""
+        return {k: _matrix(b) for k, b in self.db.execute("SELECT problem, truth FROM problems")}
+
+    def add_problems(self, problems: Iterable[Problem]) -> None:
+        """Record the truth, tags and evaluation points of problems."""
+        rows = [
+            (
+                *(p.key.id, p.key.dataset, p.key.condition, p.key.points),
+                *(p.tags[t] for t in _TAGS),
+                *(p.T_target_source.tobytes(), p.source_pose.tobytes(), p.evaluation_points.tobytes(), p.sha256()),
+            )
+            for p in problems
+        ]
+        with self.db:
+            self.db.executemany(f"INSERT OR REPLACE INTO problems VALUES ({','.join('?' * 14)})", rows)
+
+    def done(self, phase: str) -> set[tuple[str, str, int]]:
+        """(method, problem, repeat) of outcomes that stand. Skipped ones do not: what was missing may be there now."""
+        query = "SELECT method, problem, repeat FROM outcomes WHERE phase = ? AND status != 'skipped'"
+        return set(self.db.execute(query, (phase,)))
+
+    def add_outcomes(self, outcomes: Iterable[Outcome], kind: str, cell: tuple[str, str, int]) -> None:
+        """Record outcomes of one method on problems of one cell (data set, condition, points)."""
+        rows = [
+            (
+                *(o.phase, o.method, o.problem, o.repeat, kind, *cell, o.seed, o.status),
+                None if o.pose is None else np.asarray(o.pose, dtype=np.float64).tobytes(),
+                *(o.time_ms, o.peak_mb, o.device, o.threads, o.message, json.dumps(o.stages), json.dumps(o.notes)),
+            )
+            for o in outcomes
+        ]
+        with self.db:
+            self.db.executemany(f"INSERT OR REPLACE INTO outcomes VALUES ({','.join('?' * 18)})", rows)
+
+    def problems(self) -> pd.DataFrame:
+        """A row a problem, with `truth`, `source_pose` (4, 4) and `eval_points` (500, 3) as arrays."""
+        frame = self._read("SELECT * FROM problems ORDER BY problem")
+        for column in ("truth", "source_pose"):
+            frame[column] = frame[column].map(_matrix)
+        frame["eval_points"] = frame["eval_points"].map(lambda b: np.frombuffer(b, np.float32).reshape(-1, 3))
+        return frame
+
+    def outcomes(self) -> pd.DataFrame:
+        """A row an outcome, with `pose` (4, 4) or None, `stages` and `notes` as dicts."""
+        frame = self._read("SELECT * FROM outcomes ORDER BY phase, dataset, condition, points, method, problem, repeat")
+        for column in ("time_ms", "peak_mb"):
+            frame[column] = frame[column].astype("float64")  # SQLite holds NaN as NULL
+        frame["pose"] = frame["pose"].map(_matrix, na_action="ignore")
+        for column in ("stages", "notes"):
+            frame[column] = frame[column].map(json.loads)
+        return frame
+
+    def _read(self, query: str) -> pd.DataFrame:
+        import pandas as pd
+
+        return pd.read_sql_query(query, self.db)
+
+
+def _matrix(blob: bytes) -> NDArray[np.float64]:
+    return np.frombuffer(blob, np.float64).reshape(4, 4)

@@ -1,0 +1,82 @@
+"""Timing: one method process works at a time, methods interleaved round by round, after a warm-up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from bench import solve
+from bench.child import Child, Setting
+from bench.config import RunConfig
+from bench.outcome import Outcome
+from bench.place import Place
+from bench.plan import Cell, make_cell, setting
+from bench.progress import Meter
+from bench.store import Record
+from datasets.problems import ProblemKey
+from methods import registry
+
+
+class Stopwatch:
+    """The timing phase of a run. Round r takes its angle from bin r; every method gets the same problem in a round."""
+
+    def __init__(self, record: Record, config: RunConfig, usable: set[Setting], place: Place) -> None:
+        self.record, self.config, self.place = record, config, place
+        self.cells = self._make_cells()
+        settings = {m: setting(config, m, self.cells[0], place.plugins) for m in config.methods}
+        self.children = {m: Child(s, config.timeout) for m, s in settings.items() if s in usable}
+        self.kinds = {m: registry.kind_of(registry.build(m, place.plugins)) for m in self.children}
+        self.spent = dict.fromkeys(self.children, 0.0)
+        self.warm: set[tuple[str, int]] = set()
+
+    def run(self) -> None:
+        """Time what is not yet in the record."""
+        done = self.record.done("timing")
+        todo = [
+            (number, cell, key, method)
+            for number, cell, key in self._rounds()
+            for method in self.children
+            if (method, key.id, number) not in done
+        ]
+        try:
+            with Meter(self.place.console, "timing", len(todo)) as meter:
+                for number, cell, key, method in todo:
+                    row = self._time(method, number, cell, key)
+                    self.record.add_outcomes([row], self.kinds[method], cell.columns)
+                    meter.step(1, f"{method} at {cell.points} points")
+        finally:
+            for child in self.children.values():
+                child.close()
+
+    def _make_cells(self) -> list[Cell]:
+        """The run's first data set and its second condition (noisy, by default), at every point count."""
+        name = self.config.datasets[0]
+        text = self.config.conditions[min(1, len(self.config.conditions) - 1)]
+        dataset = solve.dataset_of(name, self.place.data, self.place.plugins)
+        cells = (make_cell(self.config, dataset, name, text, n) for n in self.config.timing_points)
+        return list({c.name: c for c in cells}.values())
+
+    def _rounds(self) -> Iterator[tuple[int, Cell, ProblemKey]]:
+        c = self.config
+        bins = list(zip(c.angles, c.angles[1:], strict=False))
+        for number in range(c.timing_rounds):
+            for cell in self.cells:
+                which = bins[number % len(bins)]
+                yield number, cell, ProblemKey(*cell.columns, number, c.seed, "test", c.sampler, which)
+
+    def _time(self, method: str, number: int, cell: Cell, key: ProblemKey) -> Outcome:
+        """One timed call, or the reason why there is none. The first call at a size is a warm-up and not recorded."""
+        reason = cell.skip
+        if self.spent[method] > self.config.timing_budget_s:
+            reason = f"the timing budget of {self.config.timing_budget_s:g} s a method is spent"
+        if reason:
+            return Outcome(method, key.id, "skipped", "timing", number, key.seed, message=reason)
+        problem = solve.draw(key, self.place.data, self.place.plugins)
+        self.record.add_problems([problem])
+        start = time.monotonic()
+        if (method, cell.points) not in self.warm:
+            self.warm.add((method, cell.points))
+            solve.ask(self.children[method], problem, "timing", number)
+        outcome = solve.ask(self.children[method], problem, "timing", number)
+        self.spent[method] += time.monotonic() - start
+        return outcome

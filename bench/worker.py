@@ -1,0 +1,142 @@
+"""The process a method runs in: reads clouds from standard input, answers with a pose. Started by `bench.child`.
+
+Only two clouds and a seed cross into it. Whatever a library prints goes to the log, not to the terminal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import pickle
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from common.errors import InputError
+from methods.base import Method, NoSolution, Unavailable
+from methods.registry import build
+
+Reply = dict[str, Any]
+
+
+def main() -> None:
+    """Serve messages until the parent closes the pipe."""
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # prints of native code land in the log beside stderr
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    _die_with_parent()
+    method: Method | None = None
+    device = "cpu"
+    while True:
+        try:
+            message = pickle.load(requests)
+        except EOFError:
+            return
+        if message["do"] == "setup":
+            method, reply = _setup(message)
+            device = message["device"]
+        else:
+            assert method is not None
+            reply = _register(method, device, message)
+        pickle.dump(reply, answers, protocol=5)
+        answers.flush()
+
+
+def _die_with_parent() -> None:
+    """Ask Linux to end this process with the one that started it, even inside native code."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def _setup(message: Reply) -> tuple[Method | None, Reply]:
+    try:
+        method = build(message["method"], message["plugins"])
+        method.begin(message["seed"])
+        method.setup(message["device"], message["seed"], message["domain"])
+        return method, {"status": "ok", "notes": _plain(method.scratch.notes)}
+    except Unavailable as reason:
+        return None, {"status": "unavailable", "message": str(reason)}
+    except InputError as error:
+        return None, {"status": "input", "message": str(error)}
+    except BaseException as error:
+        traceback.print_exc()
+        return None, {"status": "error", "message": f"setup: {type(error).__name__}: {error}"}
+
+
+def _register(method: Method, device: str, message: Reply) -> Reply:
+    reply: Reply = {"status": "ok", "pose": None, "message": ""}
+    method.begin(message["seed"])
+    idle = _reset_peak()
+    start = time.perf_counter()
+    try:
+        reply["pose"] = _plain_pose(method.register(message["source"], message["target"]))
+        _synchronise(device)
+    except NoSolution as reason:
+        reply |= {"status": "no_solution", "message": str(reason)}
+    except BaseException as error:
+        traceback.print_exc()
+        reply |= {"status": _status_of(error), "message": f"{type(error).__name__}: {error}".split("\n")[0]}
+    reply["time_ms"] = 1e3 * (time.perf_counter() - start)
+    reply["peak_mb"] = _peak() - idle
+    reply["stages"] = {k: 1e3 * v for k, v in method.scratch.stages.items()}
+    reply["notes"] = _plain(method.scratch.notes)
+    return reply
+
+
+def _status_of(error: BaseException) -> str:
+    no_memory = (
+        isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__ or "allocate memory" in str(error)
+    )
+    return "out_of_memory" if no_memory else "error"
+
+
+def _synchronise(device: str) -> None:
+    """A GPU answers before it is done; the clock stops when it is."""
+    if device.startswith("cuda"):
+        import torch
+
+        torch.cuda.synchronize(device)
+
+
+def _plain_pose(pose: Any) -> Any:
+    with contextlib.suppress(TypeError, ValueError):
+        return np.array(pose, dtype=np.float64)
+    return repr(pose)[:200]
+
+
+def _plain(notes: dict[str, Any]) -> dict[str, Any]:
+    """Notes as plain JSON values; anything else as its repr."""
+    plain: dict[str, Any] = {}
+    for key, value in notes.items():
+        value = value.item() if isinstance(value, np.generic) else value
+        plain[key] = value if isinstance(value, str | int | float | bool | None) else repr(value)[:200]
+    return plain
+
+
+def _status_mb(field: str) -> float:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith(field):
+                return float(line.split()[1]) / 1024
+    return float("nan")
+
+
+def _reset_peak() -> float:
+    """Forget the peak of resident memory (Linux) and return the present one in MB."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    return _status_mb("VmRSS:")
+
+
+def _peak() -> float:
+    return _status_mb("VmHWM:")
+
+
+if __name__ == "__main__":
+    main()

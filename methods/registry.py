@@ -1,0 +1,142 @@
+"""Methods by name: each is a file of this folder (or of a `--plugins` folder); `a+b` initialises b with a's pose."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from common import specs
+from common.errors import InputError, unknown
+from common.plugins import classes_of, folder_modules, package_modules
+from methods.base import Cloud, Method, Pose, Unavailable
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A method one can name: its class and the parameters that the name stands for."""
+
+    cls: type[Method]
+    parameters: Mapping[str, Any]
+
+    @property
+    def summary(self) -> str:
+        """The first line of the class's docstring."""
+        return (self.cls.__doc__ or "").strip().split("\n")[0]
+
+    def unavailable(self) -> str | None:
+        """Why this method cannot run here and what mends it; None if it can."""
+        missing = [p for p in self.cls.requires if importlib.util.find_spec(p) is None]
+        if missing:
+            return f"package {missing[0]} is missing: pip install {missing[0]}"
+        try:
+            self.cls.check_available()
+        except Unavailable as reason:
+            return str(reason)
+        return None
+
+
+@lru_cache(maxsize=8)
+def available(plugins: Path | None = None) -> dict[str, Offer]:
+    """Name to offer, of every method in this folder and in a user's folder."""
+    modules: list[ModuleType] = [m for m in package_modules("methods") if m.__name__ not in _NOT_METHODS]
+    modules += list(folder_modules(plugins)) if plugins else []
+    offers: dict[str, Offer] = {}
+    for module in modules:
+        stem = module.__name__.rsplit(".", 1)[-1].removeprefix("plugin_")
+        for cls in classes_of(module, Method):
+            for name, parameters in (cls.variants or {stem: {}}).items():
+                if name in offers:
+                    raise InputError(
+                        f"{module.__file__}: a method named '{name}' exists already; rename the file or variant"
+                    )
+                offers[name] = Offer(cls, parameters)
+    return offers
+
+
+_NOT_METHODS = {"methods.base", "methods.registry", "methods.training"}
+
+
+def build(text: str, plugins: Path | None = None) -> Method:
+    """The method written as `icp`, `icp[trim=.3]` or `fgr+icp`.
+
+    Raises:
+        InputError: an unknown name or parameter, or a part after `+` that takes no initial pose.
+    """
+    offers = available(plugins)
+    parts: list[Method] = []
+    for part in specs.split_outside(text, "+"):
+        spec = specs.parse(part)
+        if spec.name not in offers:
+            raise unknown("method", spec.name, offers)
+        offer = offers[spec.name]
+        if parts and not offer.cls.local:
+            raise InputError(f"'{text}': {spec.name} takes no initial pose, so it cannot stand after '+'")
+        parts.append(specs.build(offer.cls, spec, offer.parameters, "method"))
+    if not parts:
+        raise InputError("--methods: an empty name; give a method such as icp, or all")
+    return parts[0] if len(parts) == 1 else Chain(parts=tuple(parts))
+
+
+def unavailable(text: str, plugins: Path | None = None) -> str | None:
+    """Why a method (or a part of a chain) cannot run here; None if it can."""
+    offers = available(plugins)
+    for part in specs.split_outside(text, "+"):
+        reason = offers[specs.parse(part).name].unavailable()
+        if reason:
+            return reason
+    return None
+
+
+def kind_of(method: Method) -> str:
+    """Its kind ("local", "global", "learned", "control"); a chain has that of its first part."""
+    return kind_of(method.parts[0]) if isinstance(method, Chain) else method.kind
+
+
+def is_random(method: Method) -> bool:
+    """Whether a method, or any part of a chain, declares that its answer depends on the seed."""
+    return any(map(is_random, method.parts)) if isinstance(method, Chain) else method.random
+
+
+def environment_of(method: Method) -> dict[str, str]:
+    """Environment variables the method's process must start with."""
+    parts = method.parts if isinstance(method, Chain) else (method,)
+    return {k: v for p in parts for k, v in p.environment.items()}
+
+
+class Chain(Method):
+    """The first method's pose initialises the next: `fgr+icp`."""
+
+    parts: tuple[Method, ...]
+
+    def setup(self, device: str, seed: int, domain: str) -> None:
+        """Set up every part."""
+        for part in self.parts:
+            part.setup(device, seed, domain)
+
+    def register(self, source: Cloud, target: Cloud) -> Pose:
+        """Run the first part, then refine by each following one."""
+        with self._part(0) as first:
+            T = first.register(source, target)
+        for i in range(1, len(self.parts)):
+            with self._part(i) as refiner, self.stage("refine"):
+                T = refiner.register(source, target, T)  # type: ignore[call-arg]
+        return T
+
+    @contextmanager
+    def _part(self, i: int) -> Iterator[Method]:
+        """One part with its own generator; its notes, and the first part's stages, become the chain's.
+
+        A refinement counts as one stage, whatever parts it has.
+        """
+        part = self.parts[i]
+        part.begin(self.seed + i)
+        yield part
+        self.note(**part.scratch.notes)
+        if i == 0:
+            self.scratch.stages.update(part.scratch.stages)
