@@ -1,0 +1,159 @@
+"""What the geometric methods share: checked clouds at unit scale, normals, FPFH, mutual matches, and a checked answer.
+
+Every radius in these methods is a fraction of the pair's scale, so that an object in millimetres, a unit object and a
+room in metres are treated alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import unknown
+from methods._open3d import open3d, point_cloud
+from methods.base import Cloud, Method, NoSolution, Pose, rigid
+
+Points = NDArray[np.float64]
+Matches = NDArray[np.intp]
+Normals = NDArray[np.float64]
+
+ORIENTATIONS = ("outward", "tangent_plane", "none")
+QUANTILE = 0.95  # of the distances from the centroid: a few far outliers do not change the scale
+
+
+@dataclass(frozen=True)
+class UnitPair:
+    """Two clouds (N, 3) and (M, 3), each moved to its centroid and divided by one common scale."""
+
+    source: Points
+    target: Points
+    source_centre: Points
+    target_centre: Points
+    scale: float
+
+    def to_unit(self, T: Pose) -> Pose:
+        """A pose (4, 4) between the clouds as given, expressed between the unit clouds."""
+        moved = T[:3, :3] @ self.source_centre + T[:3, 3] - self.target_centre
+        return rigid(T[:3, :3], moved / self.scale)
+
+    def answer(self, T: NDArray[Any]) -> Pose:
+        """A pose (4, 4) between the unit clouds, expressed between the clouds as given.
+
+        Raises:
+            NoSolution: the pose is not finite, or its rotation is not one (to 1e-6).
+        """
+        T = np.array(T, dtype=np.float64)
+        R = T[:3, :3]
+        if not np.isfinite(T).all():
+            raise NoSolution("the solver's pose is not finite")
+        if np.abs(R @ R.T - np.eye(3)).max() > 1e-6 or np.linalg.det(R) < 0:
+            raise NoSolution("the solver's rotation is not a rotation")
+        return rigid(R, self.scale * T[:3, 3] + self.target_centre - R @ self.source_centre)
+
+
+def checked(cloud: Cloud, name: str) -> Points:
+    """The cloud (N, 3) as float64, if it can fix a pose at all.
+
+    Raises:
+        NoSolution: wrong shape, not finite, fewer than 3 points, all equal, or all on a line (to rounding of float32).
+    """
+    points = np.asarray(cloud, dtype=np.float64)
+    if points.ndim != 2 or points.shape[1] != 3:
+        raise NoSolution(f"the {name} has shape {points.shape}, not (N, 3)")
+    if len(points) < 3:
+        raise NoSolution(f"the {name} has {len(points)} points; a pose needs 3")
+    if not np.isfinite(points).all():
+        raise NoSolution(f"the {name} has coordinates that are not finite")
+    spread = np.linalg.svd(points - points.mean(axis=0), compute_uv=False) / np.sqrt(len(points))
+    rounding = 4 * float(np.finfo(np.float32).eps) * np.abs(points).max()
+    if spread[0] <= rounding:
+        raise NoSolution(f"all points of the {name} are equal")
+    if spread[1] <= max(rounding, 1e-6 * spread[0]):
+        raise NoSolution(f"all points of the {name} lie on a line")
+    return points
+
+
+def unit_pair(source: Cloud, target: Cloud) -> UnitPair:
+    """Check two clouds and bring both to unit scale.
+
+    The scale is the mean over the clouds of the distance from the centroid that 95 % of the points do not exceed: the
+    same under any rotation, and about 0.87 for objects whose farthest point is at 1.
+
+    Raises:
+        NoSolution: one of the clouds cannot fix a pose.
+    """
+    clouds = checked(source, "source"), checked(target, "target")
+    centres = [c.mean(axis=0) for c in clouds]
+    radii = [np.quantile(np.linalg.norm(c - m, axis=1), QUANTILE) for c, m in zip(clouds, centres, strict=True)]
+    scale = float(np.mean(radii))
+    unit = [(c - m) / scale for c, m in zip(clouds, centres, strict=True)]
+    return UnitPair(unit[0], unit[1], centres[0], centres[1], scale)
+
+
+def normals(points: Points, radius: float, orientation: str) -> Normals:
+    """Unit normals (N, 3) of a cloud centred on 0, from the at most 30 neighbours within the radius.
+
+    Args:
+        points: (N, 3).
+        radius: neighbourhood, in the unit of the points.
+        orientation: "outward" turns each away from the centroid (right for whole objects, and the same rule in both
+            clouds is what FPFH needs); "tangent_plane" makes neighbours agree along a spanning tree, then turns all
+            of them together so that most point outward; "none" leaves the signs to the eigenvectors.
+    """
+    o3d = open3d()
+    cloud = point_cloud(points)
+    cloud.estimate_normals(o3d.geometry.KDTreeSearchParamHybrid(radius, 30))
+    if orientation == "tangent_plane":
+        cloud.orient_normals_consistent_tangent_plane(min(12, len(points) - 1))
+    n = np.asarray(cloud.normals).copy()
+    outward = np.einsum("ij,ij->i", n, points)
+    if orientation == "tangent_plane":
+        return n if outward.sum() >= 0 else -n
+    if orientation == "outward":
+        n[outward < 0] *= -1
+    return n
+
+
+class FeatureMethod(Method):
+    """Base of the methods that start from FPFH matches. Radii are fractions of the pair's scale.
+
+    Parameters:
+        normal_radius: neighbourhood of the normals.
+        feature_radius: neighbourhood of FPFH (Rusu 2009).
+        feature_neighbours: the most neighbours FPFH looks at within that radius.
+        orientation: of the normals, see `normals`.
+    """
+
+    normal_radius: float = 0.2
+    feature_radius: float = 0.5
+    feature_neighbours: int = 100
+    orientation: str = "outward"
+
+    def __post_init__(self) -> None:
+        if self.orientation not in ORIENTATIONS:
+            raise unknown("orientation", self.orientation, ORIENTATIONS)
+
+    def matches(self, pair: UnitPair) -> Matches:
+        """Index pairs (K, 2) of points of source and target that are each other's nearest in FPFH space, K >= 3.
+
+        Raises:
+            NoSolution: fewer than 3 matches.
+        """
+        reg = open3d().pipelines.registration
+        with self.stage("normals"):
+            clouds = [
+                point_cloud(c, normals(c, self.normal_radius, self.orientation)) for c in (pair.source, pair.target)
+            ]
+        with self.stage("features"):
+            search = open3d().geometry.KDTreeSearchParamHybrid(self.feature_radius, self.feature_neighbours)
+            features = [reg.compute_fpfh_feature(cloud, search) for cloud in clouds]
+        with self.stage("matching"):
+            # ratio 0: never fall back to one-way matches when few are mutual
+            found = np.asarray(reg.correspondences_from_features(*features, True, 0.0), dtype=np.intp).reshape(-1, 2)
+        self.note(matches=len(found))
+        if len(found) < 3:
+            raise NoSolution(f"{len(found)} mutual FPFH matches; a pose needs 3")
+        return found

@@ -1,0 +1,24 @@
+"""Control: a random rotation about matched centroids."""
+
+from __future__ import annotations
+
+from scipy.spatial.transform import Rotation
+
+from methods._features import checked
+from methods.base import Cloud, Method, Pose, rigid
+
+
+class RandomPose(Method):
+    """A rotation uniform on SO(3) (Haar), and the translation that brings centroid onto centroid.
+
+    Its rotation errors have a mean of 126.5 degrees and 0.8 % of them are under 30 degrees, whatever the sampler.
+    """
+
+    kind = "control"
+    random = True
+
+    def register(self, source: Cloud, target: Cloud) -> Pose:
+        """See `Method.register`."""
+        a, b = checked(source, "source").mean(axis=0), checked(target, "target").mean(axis=0)
+        R = Rotation.random(random_state=self.rng).as_matrix()
+        return rigid(R, b - R @ a)
