@@ -62,7 +62,17 @@ def ask(child: Child, problem: Problem, phase: str, repeat: int) -> Outcome:
         status, message = "skipped", f"unavailable: {message}"
     facts: dict[str, Any] = {k: reply[k] for k in ("time_ms", "peak_mb", "stages", "notes") if k in reply}
     return Outcome(
-        s.method, problem.key.id, status, phase, repeat, problem.key.seed, pose, message=message, **where, **facts
+        s.method,
+        problem.key.id,
+        status,
+        phase,
+        repeat,
+        problem.key.seed,
+        pose,
+        message=message,
+        device=s.device,
+        threads=s.threads,
+        **facts,
     )
 
 

@@ -17,7 +17,11 @@ def available(plugins: Path | None = None) -> dict[str, type[DataSet]]:
     """Name to class of every data set."""
     modules: list[ModuleType] = list(package_modules("datasets"))
     modules += list(folder_modules(plugins)) if plugins else []
-    return {m.__name__.rsplit(".", 1)[-1].removeprefix("plugin_"): c for m in modules for c in classes_of(m, DataSet)}
+    found: dict[str, type[DataSet]] = {}
+    for module in modules:
+        for cls in classes_of(module, DataSet):  # type: ignore[type-abstract]  # returns concrete ones only
+            found[module.__name__.rsplit(".", 1)[-1].removeprefix("plugin_")] = cls
+    return found
 
 
 def data_root(given: str | Path | None = None) -> Path:

@@ -1,0 +1,61 @@
+from dataclasses import dataclass
+
+import pytest
+
+from common import specs
+from common.errors import InputError, unknown
+from common.keys import rng, seed_of
+
+
+@dataclass(frozen=True)
+class Example:
+    trim: float = 0.2
+    steps: int = 3
+    robust: bool = False
+    name: str = "plain"
+    cap: int | None = 5
+
+
+def test_lists_split_at_commas_and_spaces_but_not_inside_brackets():
+    asked = ["icp[trim=.3,steps=4],fgr", "a b+c"]
+    assert specs.split_list(asked) == ["icp[trim=.3,steps=4]", "fgr", "a", "b+c"]
+
+
+def test_parameters_take_the_type_of_their_field():
+    made = specs.build(Example, specs.parse("x[trim=.5, steps=7, robust=yes, name=a/b, cap=none]"), {}, "method")
+    assert made == Example(0.5, 7, True, "a/b", None)
+
+
+def test_defaults_of_a_variant_give_way_to_what_is_written():
+    assert specs.build(Example, specs.parse("x[steps=9]"), {"steps": 4, "trim": 1.0}, "method") == Example(1.0, 9)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("x[trim=abc]", "trim: 'abc' is not of type float"),
+        ("x[steps=1.5]", "steps: '1.5' is not of type int"),
+        ("x[robust=maybe]", "not true or false"),
+        ("x[trym=1]", "did you mean trim"),
+        ("x[trim]", "has no value"),
+        ("x[trim=1", "brackets do not match"),
+        ("[", "brackets do not match"),
+        ("a b", "not a name"),
+    ],
+)
+def test_what_cannot_be_read_is_one_clear_line(text, says):
+    with pytest.raises(InputError, match=says.replace("[", r"\[")) as error:
+        specs.build(Example, specs.parse(specs.split_outside(text, ",")[0]), {}, "method")
+    assert "\n" not in str(error.value)
+
+
+def test_unknown_names_suggest_the_nearest():
+    assert "did you mean teaser" in str(unknown("method", "teazer", ["icp", "teaser", "fgr"]))
+    assert "known: a, b" in str(unknown("method", "zzzz", ["b", "a"]))
+
+
+def test_keys_are_stable_and_typed():
+    assert seed_of("a", 1) == seed_of("a", 1) != seed_of("a", "1")
+    assert rng("x", 3).random() == rng("x", 3).random() != rng("x", 4).random()
+    # The same on every machine and in every version: the value itself is the contract.
+    assert seed_of("modelnet40", "test", 7) == 235257336830015661
