@@ -9,18 +9,50 @@ import numpy as np
 from common.errors import unknown
 from common.keys import rng
 from datasets.base import DataSet, MeshShape, centred_in_unit_sphere
-from datasets.shapes import buildings, lighting, seating, storage, vehicles, vessels
+from datasets.shapes import bathroom, buildings, devices, lighting, living, seating, storage, vehicles, vessels
 from datasets.shapes.kit import Made, Random
 
 GENERATORS: dict[str, Callable[[Random], Made]] = {
     "airplane": vehicles.airplane,
+    "bathtub": bathroom.bathtub,
+    "bed": seating.bed,
+    "bench": seating.bench,
     "bookshelf": storage.bookshelf,
     "bottle": vessels.bottle,
+    "bowl": vessels.bowl,
     "car": vehicles.car,
     "chair": seating.chair,
+    "cone": vessels.cone,
+    "cup": vessels.cup,
+    "curtain": buildings.curtain,
+    "desk": storage.desk,
+    "door": buildings.door,
+    "dresser": storage.dresser,
+    "flower_pot": vessels.flower_pot,
+    "glass_box": storage.glass_box,
+    "guitar": devices.guitar,
+    "keyboard": devices.keyboard,
     "lamp": lighting.lamp,
+    "laptop": devices.laptop,
+    "mantel": buildings.mantel,
+    "monitor": devices.monitor,
+    "night_stand": storage.night_stand,
+    "person": living.person,
+    "piano": devices.piano,
+    "plant": living.plant,
+    "radio": devices.radio,
+    "range_hood": bathroom.range_hood,
+    "sink": bathroom.sink,
+    "sofa": seating.sofa,
     "stairs": buildings.stairs,
+    "stool": seating.stool,
     "table": storage.table,
+    "tent": buildings.tent,
+    "toilet": bathroom.toilet,
+    "tv_stand": storage.tv_stand,
+    "vase": vessels.vase,
+    "wardrobe": storage.wardrobe,
+    "xbox": devices.xbox,
 }
 
 

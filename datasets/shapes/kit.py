@@ -6,7 +6,6 @@ Randomness is drawn with `random`, `uniform` and `integers` only, whose numbers 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import TypeVar
 
@@ -78,7 +77,7 @@ def both_sides(mesh: Mesh, axis: int = 0) -> Mesh:
 def box(x: Span, y: Span, z: Span) -> Mesh:
     """The surface of a box, each side given as (low, high)."""
     spans = np.array([x, y, z])
-    return _CUBE * (spans[:, 1] - spans[:, 0]) + spans[:, 0]
+    return np.asarray(_CUBE * (spans[:, 1] - spans[:, 0]) + spans[:, 0])
 
 
 def boxes(low: ArrayLike, high: ArrayLike) -> Mesh:
@@ -122,7 +121,7 @@ def oval(x: float = 1.0, y: float = 1.0, power: float = 1.0, n: int = SIDES) -> 
     """An outline (n, 2) with half axes x and y: an ellipse, and the nearer `power` is to 0 the more a rectangle."""
     ring = _circle(n)
     shaped = ring if power == 1.0 else np.sign(ring) * np.abs(ring) ** power
-    return shaped * np.array([x, y])
+    return np.asarray(shaped * np.array([x, y]))
 
 
 def stack(outline: Array, profile: ArrayLike) -> Array:
@@ -154,12 +153,30 @@ def disc(radius: float, low: float, high: float, n: int = SIDES) -> Mesh:
     return revolve([(0, low), (radius, low), (radius, high), (0, high)], n)
 
 
+def cushion(x: Span, y: Span, z: Span, edge: float = 0.3) -> Mesh:
+    """A box with soft edges; `edge` is the share of the smallest side that is rounded off."""
+    low, high = np.array([x, y, z]).T
+    half, middle = (high - low) / 2, (high + low) / 2
+    cut = edge * half.min()
+    inner = 1 - 0.7 * cut / half[:2].min()
+    ends = [(inner, -half[2]), (1, cut - half[2]), (1, half[2] - cut), (inner, half[2])]
+    return loft(stack(oval(half[0], half[1], 0.25, n=24), ends)) + middle
+
+
+def hollow(profile: ArrayLike, wall: float) -> Array:
+    """The profile (k, 2) of a vessel with a floor and a wall, from its outside (m, 2), rows (radius, z) upwards."""
+    outside = np.asarray(profile, dtype=np.float64)
+    floor = outside[0, 1]
+    inside = np.maximum(outside[::-1] - [wall, 0.0], [0.0, floor + wall])
+    return np.concatenate([[(0.0, floor)], outside, inside, [(0.0, floor + wall)]])
+
+
 def prism(outline: Array, low: float, high: float) -> Mesh:
     """A closed upright prism over an outline (n, 2) whose mean sees all of it."""
     return loft(stack(outline, [(1, low), (1, high)]))
 
 
-def ellipsoid(x: float, y: float, z: float, centre: Sequence[float] = (0, 0, 0), n: int = 16) -> Mesh:
+def ellipsoid(x: float, y: float, z: float, centre: ArrayLike = (0, 0, 0), n: int = 16) -> Mesh:
     """An ellipsoid with half axes x, y, z and n sides about z (n a multiple of 4)."""
     angle = np.linspace(-np.pi / 2, np.pi / 2, n // 2 + 1)
     ball = revolve(np.stack([np.cos(angle), np.sin(angle)], axis=1), n)
@@ -205,8 +222,8 @@ def corner_legs(rng: Random, x: float, y: float, height: float, thick: float) ->
     """Four legs from the floor up to `height` below (+-x, +-y): square or round, straight, tapered or splayed."""
     corners = np.array([[-x, -y], [x, -y], [x, y], [-x, y]])
     if chance(rng, 0.5):
-        foot = columns(corners[:, 0], corners[:, 1], 0)
-        return boxes(foot - [thick / 2, thick / 2, 0], foot + [thick / 2, thick / 2, height])
+        low = columns(corners[:, 0] - thick / 2, corners[:, 1] - thick / 2, 0)
+        return boxes(low, columns(low[:, 0] + thick, low[:, 1] + thick, height))
     splay = one_of(rng, 1.0, rng.uniform(1.0, 1.25))
     low, high = columns(splay * corners[:, 0], splay * corners[:, 1], 0), columns(corners[:, 0], corners[:, 1], height)
     return rods(low, high, rng.uniform(0.25, 0.5) * thick, 0.6 * thick, n=12)

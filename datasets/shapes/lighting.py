@@ -77,7 +77,7 @@ def _desk_lamp(rng: Random) -> Made:
     head = np.array([0, -rng.uniform(0.1, 0.4), elbow[2] + rng.uniform(0.0, 0.3)])
     cone = revolve([(0.03, 0.1), (0.05, 0.06), (rng.uniform(0.09, 0.14), -0.08)])
     joints = turn(join(*(move(disc(0.025, -0.03, 0.03, 16), x=-p[2], y=p[1]) for p in (elbow, head))), "y", np.pi / 2)
-    arms = rods([[0, 0, 0.03], elbow], [elbow, head], 0.014)
+    arms = rods(np.array([(0, 0, 0.03), elbow]), np.array([elbow, head]), 0.014)
     return join(
         disc(rng.uniform(0.1, 0.15), 0, 0.03), arms, joints, move(turn(cone, "x", rng.uniform(-0.9, -0.2)), *head)
     ), "C1"
