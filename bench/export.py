@@ -244,27 +244,24 @@ def timing(timed: pd.DataFrame, edges: Sequence[float]) -> pd.DataFrame:
     binned = _binned(timed, edges)
     whole = timed.assign(angle_low=0.0, angle_high=180.0)
     several = binned[(binned["angle_low"] > 0) | (binned["angle_high"] < 180)]
-    key = ["method", "points", "angle_low", "angle_high", "device", "threads"]
-    both = pd.concat([several, whole]) if len(several) else whole
-    rows = [dict(zip(key, cell, strict=True)) | _times(group) for cell, group in both.groupby(key, dropna=False)]
-    return _sorted(_frame(rows, TIMING), key)
-
-
-def _times(group: pd.DataFrame) -> dict[str, Any]:
-    ended = group["status"].isin(ENDED)
-    times, broken = group.loc[ended, "time_ms"].dropna(), group.loc[~ended, "status"]
-    median = times.median()
-    return {
-        "status": "ok" if broken.empty else broken.mode().iloc[0],
-        "time_ms_median": median,
-        "time_ms_p95": times.quantile(0.95),
-        "throughput_per_s": 1000 / median if median > 0 else np.nan,
-        "peak_mb": group["peak_mb"].max(),
-        "problems": len(group),
-        "ended": int(ended.sum()),
-        "phase": group["phase"].iloc[0],
-        "kind": group["kind"].iloc[0],
-    }
+    both = (pd.concat([several, whole]) if len(several) else whole).fillna({"device": "", "threads": -1})
+    ended = both["status"].isin(ENDED)
+    work = both.assign(ended=ended, time=both["time_ms"].where(ended), broken=both["status"].where(~ended))
+    groups = work.groupby(TIMING[:6], sort=True)
+    found = groups.agg(
+        time_ms_median=("time", "median"),
+        peak_mb=("peak_mb", "max"),
+        problems=("ended", "size"),
+        ended=("ended", "sum"),
+        phase=("phase", "first"),
+        kind=("kind", "first"),
+    )
+    found["time_ms_p95"] = groups["time"].quantile(0.95)
+    found["throughput_per_s"] = 1000 / found["time_ms_median"].where(found["time_ms_median"] > 0)
+    broken = work.groupby([*TIMING[:6], "broken"]).size().reset_index(name="n")
+    worst = broken.sort_values("n", ascending=False, kind="stable").drop_duplicates(TIMING[:6])
+    found["status"] = worst.set_index(TIMING[:6])["broken"].reindex(found.index).fillna("ok")
+    return found.reset_index()[TIMING]
 
 
 def stages(timed: pd.DataFrame) -> pd.DataFrame:
