@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from bench.store import Record
 
-ROOT = Path(__file__).resolve().parent.parent
+RESULTS, REPORTS = Path("results"), Path("reports")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -48,7 +48,7 @@ def _parser(train: bool) -> tuple[argparse.ArgumentParser, list[str]]:
     run = commands.add_parser("run", help="run methods on problems; write CSVs, plots and a report (the default)")
     _run_flags(run)
     listing = commands.add_parser("list", help="methods, data sets, conditions and presets")
-    listing.add_argument("--plugins", type=Path, help="folder with methods and data sets of your own")
+    listing.add_argument("--plugins", type=_folder, help="folder with methods and data sets of your own")
     listing.set_defaults(do=_list)
     report = commands.add_parser("report", help="write CSVs and report of a run again, from its stored poses")
     report.add_argument("run", type=Path, help="name or folder of a run, such as results/NAME")
@@ -73,14 +73,18 @@ def _run_flags(run: argparse.ArgumentParser) -> None:
     add("--seed", type=int, default=0)
     add("--preset", default="quick", help="what is not said otherwise (bench.py list)")
     add("--data", help="folder that holds one folder a data set; default $BENCH_DATA, else ./data")
-    add("--out", metavar="NAME", help="names results/NAME and reports/NAME")
+    add("--out", metavar="NAME", help="names results/NAME and reports/NAME, below the current folder")
     add("--jobs", type=int, default=min(os.cpu_count() or 1, 8), help="processes for the accuracy problems")
     add("--threads", type=int, default=1, help="threads a method may use")
     add("--device", default="cpu", help="of learned methods: cpu or cuda")
     add("--timeout", type=float, metavar="S", help="seconds a method may take for a pair")
-    add("--plugins", type=Path, help="folder with methods and data sets of your own")
+    add("--plugins", type=_folder, help="folder with methods and data sets of your own")
     add("--fresh", action="store_true", help="start over instead of continuing")
     run.set_defaults(do=_run)
+
+
+def _folder(text: str) -> Path:
+    return Path(text).resolve()
 
 
 def _train_flags(train: argparse.ArgumentParser) -> None:
@@ -91,8 +95,6 @@ def _train_flags(train: argparse.ArgumentParser) -> None:
 
 
 def _run(flags: argparse.Namespace) -> None:
-    from rich.console import Console
-
     from bench import config, runner
     from bench.place import Place
     from datasets.registry import data_root
@@ -101,23 +103,28 @@ def _run(flags: argparse.Namespace) -> None:
     if flags.jobs < 1:
         raise InputError("--jobs: must be at least 1")
     name = flags.out or f"{flags.preset}-{'-'.join(made.datasets)}-{made.hash[:8]}"
-    folder = ROOT / "results" / name
+    folder = RESULTS / name
     if flags.fresh and folder.exists():
         shutil.rmtree(folder)
-    console = Console()
+    console = _console()
     place = Place(folder, str(data_root(flags.data).resolve()), flags.jobs, flags.plugins, console, flags.command)
     write_all(runner.run(made, place), folder, console)
 
 
-def _report(flags: argparse.Namespace) -> None:
+def _console() -> Console:
+    """The terminal; a log gets lines that hold the summary's 100 columns."""
     from rich.console import Console
 
+    return Console(width=None if sys.stdout.isatty() else 100)
+
+
+def _report(flags: argparse.Namespace) -> None:
     from bench.store import Record
 
-    folder = flags.run if flags.run.is_dir() else ROOT / "results" / flags.run
+    folder = flags.run if flags.run.is_dir() else RESULTS / flags.run
     if not (folder / "record.sqlite").is_file():
         raise InputError(f"{folder}: no record.sqlite in it; give the name or folder of a run")
-    write_all(Record(folder / "record.sqlite"), folder.resolve(), Console())
+    write_all(Record(folder / "record.sqlite"), folder, _console())
 
 
 def write_all(record: Record, folder: Path, console: Console) -> None:
@@ -128,16 +135,12 @@ def write_all(record: Record, folder: Path, console: Console) -> None:
 
     run = write_run_json(record, folder)
     problems, outcomes = record.problems(), record.outcomes()
-    tables = export.write_csvs(problems, outcomes, run, folder)
-    reports = ROOT / "reports" / folder.name
+    export.write_csvs(problems, outcomes, run, folder)
+    reports = REPORTS / folder.resolve().name
     write_report(folder, reports, run, problems, outcomes)
-    console.print(terminal_summary(tables))
+    console.print(terminal_summary(export.tables(problems, outcomes, run)["summary"]))
     for what, where in (("CSVs", folder), ("plots", reports), ("report", reports / "report.html")):
-        console.print(f"{what:8}{_shown(where)}", highlight=False, soft_wrap=True)
-
-
-def _shown(path: Path) -> str:
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+        console.print(f"{what:8}{where}", highlight=False, soft_wrap=True)
 
 
 def _list(flags: argparse.Namespace) -> None:

@@ -63,7 +63,7 @@ def make_cells(config: RunConfig, data: str, plugins: Path | None = None) -> lis
         for text in config.conditions:
             for points in config.points:
                 cell = make_cell(config, dataset, name, text, points)
-                cells.setdefault(cell.name, cell)
+                cells[cell.name] = cell
     return list(cells.values())
 
 

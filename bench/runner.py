@@ -33,15 +33,17 @@ def run(config: RunConfig, place: Place) -> Record:
     Raises:
         InputError: the folder holds the record of another configuration, or data or weights are broken.
     """
-    record = open_record(config, place)
     cells = make_cells(config, place.data, place.plugins)
-    _say_what_is_given(cells, place.console)
+    record = open_record(config, place)
+    notes = notes_on(config, cells)
+    for note in notes:
+        place.console.print(note, highlight=False, soft_wrap=True)
     hashes = draw_problems(record, cells, place)
     settings = {setting(config, m, c, place.plugins): m for c in cells if not c.skip for m in config.methods}
     ready = preflight(list(settings), config.timeout, place.console)
-    record.put("run", describe(config, place, hashes, ready))
+    record.put("run", describe(config, place, hashes, ready) | {"notes": notes})
     usable = {s for s, reply in ready.items() if reply["status"] == "ok"}
-    record_skips(record, config, cells, ready, place.plugins)
+    record_unasked(record, config, cells, ready, place.plugins)
     live = [c for c in cells if not c.skip]
     record_oracle(record, config, live)
     accuracy(record, config, live, usable, place)
@@ -65,13 +67,17 @@ def open_record(config: RunConfig, place: Place) -> Record:
     return record
 
 
-def _say_what_is_given(cells: list[Cell], console: Console) -> None:
+def notes_on(config: RunConfig, cells: list[Cell]) -> list[str]:
+    """What is not as asked: cells that can't be had, fewer points, fewer problems for slow methods."""
+    notes = [f"{c.name} is skipped: {c.skip}" for c in cells if c.skip]
     for cell in cells:
-        if cell.skip:
-            console.print(f"skipped: {cell.name}: {cell.skip}", highlight=False, soft_wrap=True)
-        elif cell.points != cell.asked:
-            why = f"fixed points, split into disjoint halves: N = {cell.points} instead of {cell.asked}"
-            console.print(f"{cell.dataset}/{cell.condition}: {why}", highlight=False, soft_wrap=True)
+        if cell.points != cell.asked and not cell.skip:
+            why = "its points are fixed and split into disjoint halves"
+            notes.append(f"{cell.dataset}/{cell.condition} has N = {cell.points} instead of {cell.asked}: {why}")
+    fewer = [f"{m} {config.limit(m)}" for m in config.methods if config.limit(m) < config.problems]
+    if fewer:
+        notes.append(f"slow methods get fewer than {config.problems} problems of each condition: {', '.join(fewer)}")
+    return notes
 
 
 def draw_problems(record: Record, cells: list[Cell], place: Place) -> dict[str, str]:
@@ -138,7 +144,7 @@ def describe(
             name: {
                 "kind": registry.kind_of(method),
                 "random": registry.is_random(method),
-                "parameters": repr(method),
+                "variant": registry.parameters_of(method),
                 "doc": " + ".join(first[p.split("[")[0]].summary for p in name.split("+") if p.split("[")[0] in first),
             }
             for name, method in offers.items()
@@ -149,22 +155,25 @@ def describe(
     }
 
 
-def record_skips(
+def record_unasked(
     record: Record, config: RunConfig, cells: list[Cell], ready: dict[Setting, dict[str, Any]], plugins: Path | None
 ) -> None:
-    """A problem that is not asked is a row with its reason, too."""
+    """A problem that is not asked is a row with its reason, too.
+
+    It is `skipped` where the data or a package is missing; a method whose own setup breaks has failed every problem.
+    """
     for method in config.methods:
         kind = registry.kind_of(registry.build(method, plugins))
         for cell in cells:
-            reply = ready.get(setting(config, method, cell, plugins), {})
-            reason = cell.skip or ("" if reply.get("status") == "ok" else reply.get("message", ""))
-            if reason:
-                keys = cell.keys[: config.limit(method)]
-                rows = [
-                    Outcome(method, k.id, "skipped", seed=config.seed, message=reason, threads=config.threads)
-                    for k in keys
-                ]
-                record.add_outcomes(rows, kind, cell.columns)
+            reply = ready.get(setting(config, method, cell, plugins), {"status": "unavailable"})
+            if not cell.skip and reply["status"] == "ok":
+                continue
+            status = "skipped" if cell.skip or reply["status"] == "unavailable" else reply["status"]
+            reason = cell.skip or reply["message"]
+            keys = cell.keys[: config.limit(method)]
+            record.add_outcomes(
+                (Outcome(method, k.id, status, seed=k.seed, message=reason) for k in keys), kind, cell.columns
+            )
 
 
 def record_oracle(record: Record, config: RunConfig, cells: list[Cell]) -> None:

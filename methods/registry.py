@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -96,6 +97,13 @@ def unavailable(text: str, plugins: Path | None = None) -> str | None:
 def kind_of(method: Method) -> str:
     """Its kind ("local", "global", "learned", "control"); a chain has that of its first part."""
     return kind_of(method.parts[0]) if isinstance(method, Chain) else method.kind
+
+
+def parameters_of(method: Method) -> dict[str, Any]:
+    """Its parameters by name; of a chain, each part's under the part's number and class."""
+    if isinstance(method, Chain):
+        return {f"{i + 1} {type(p).__name__}": parameters_of(p) for i, p in enumerate(method.parts)}
+    return dataclasses.asdict(method)  # type: ignore[call-overload]
 
 
 def is_random(method: Method) -> bool:

@@ -1,0 +1,226 @@
+"""Whole runs through the command line, on a data set and methods from a plug-in folder."""
+
+import json
+import pickle
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from bench import child, cli
+from bench.child import ROOT, Child, Setting
+from datasets.problems import ProblemKey, make_problem
+from datasets.registry import load
+
+PLUGINS = Path(__file__).parent / "plugins"
+QUICK = ["--datasets", "blobs", "--points", "60", "--plugins", str(PLUGINS), "--timing-rounds", "0", "--jobs", "1"]
+TIMES = ["time_ms", "peak_mb"]
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch, request):
+    """Run the command line in a folder of its own; returns the folder of the results.
+
+    Only tests that name the report draw one.
+    """
+    monkeypatch.chdir(tmp_path)
+    if "report" not in request.node.name:
+        monkeypatch.setattr("bench.report.write_report", lambda *_: None)
+
+    def call(*arguments, out="r", expect=0):
+        assert cli.main([*QUICK, "--out", out, *map(str, arguments)]) == expect
+        return tmp_path / "results" / out
+
+    return call
+
+
+def read(folder, name):
+    return pd.read_csv(folder / f"{name}.csv")
+
+
+def test_a_run_writes_csvs_and_a_report(bench, tmp_path, capsys):
+    folder = bench("--methods", "good,lottery,good+icp,oracle,identity", "--problems", 8, "--timing-rounds", 2)
+    names = "poses trials summary per_category by_angle cdf stages timing"
+    assert all((folder / f"{n}.csv").stat().st_size for n in names.split())
+    said = json.loads((folder / "run.json").read_text())
+    assert set(said["problem_sets"]) == {f"blobs/{c}/60" for c in ("clean", "noisy", "resampled")}
+    assert all(len(h) == 64 for h in said["problem_sets"].values())
+    report = tmp_path / "reports" / "r"
+    assert (
+        (report / "report.html").is_file() and list(report.glob("figures/*.png")) and list(report.glob("figures/*.svg"))
+    )
+    printed = capsys.readouterr().out
+    for expected in ("registering: ", "good+icp", "report", "CSVs", "plots"):
+        assert expected in printed
+    summary = read(folder, "summary").set_index(["method", "condition"])
+    assert len(summary) == 5 * 3 and (summary["problems"] == 8).all()
+    assert (summary.loc["oracle"]["rmse_mean_answered"] < 1e-9).all() and (summary.loc["oracle"]["recall"] == 1).all()
+    timing = read(folder, "timing")
+    assert set(timing["method"]) == {"good", "lottery", "good+icp", "identity"}
+    assert (read(folder, "stages").query("method == 'good'")["stage"] == "solve").all()
+
+
+@pytest.mark.parametrize("jobs", [2])
+def test_trials_are_byte_identical_for_any_number_of_jobs(bench, jobs):
+    asked = ["--methods", "good", "lottery", "icp", "identity", "--problems", 50, "--conditions", "noisy"]
+    one, other = bench(*asked, out="one"), bench(*asked, "--jobs", jobs, out="other")
+    texts = [read(f, "trials").drop(columns=TIMES).to_csv() for f in (one, other)]
+    assert texts[0] == texts[1] and len(read(one, "trials")) == 200
+
+
+def test_every_kind_of_misbehaviour_is_an_outcome_and_spares_the_others(bench, capsys):
+    hows = "segfault exit kill sleep shape nan reflection scale text none print mutate memory raise give_up unset broken".split()
+    methods = [*(f"bad_{h}" for h in hows), "good"]
+    folder = bench("--methods", *methods, "--problems", 3, "--conditions", "noisy", "--timeout", 1.5)
+    poses = read(folder, "poses").query("phase == 'accuracy'")
+    got = poses.groupby("method")["status"].agg(lambda s: "/".join(sorted(set(s)))).to_dict()
+    expected = dict.fromkeys(("bad_segfault", "bad_exit", "bad_kill"), "crash")
+    expected |= dict.fromkeys(
+        ("bad_shape", "bad_nan", "bad_reflection", "bad_scale", "bad_text", "bad_none"), "invalid"
+    )
+    expected |= dict.fromkeys(("bad_print", "bad_mutate", "good"), "ok")
+    expected |= {"bad_sleep": "timeout", "bad_memory": "out_of_memory", "bad_raise": "error", "bad_broken": "error"}
+    expected |= {"bad_give_up": "no_solution", "bad_unset": "skipped"}
+    assert got == expected
+    messages = poses.groupby("method")["message"].first()
+    for method, says in {
+        "bad_segfault": "SIGSEGV",
+        "bad_exit": "exit code 3 | about to leave",
+        "bad_raise": "RuntimeError: something broke",
+        "bad_give_up": "too few matches",
+        "bad_unset": "pip install nowhere",
+        "bad_reflection": "reflection",
+        "bad_sleep": "no answer within 1.5 s",
+    }.items():
+        assert says in messages[method]
+    assert "noise" not in capsys.readouterr().out
+    alone = bench("--methods", "good", "--problems", 3, "--conditions", "noisy", out="alone")
+    both = [read(f, "trials").query("method == 'good'")["rmse"].tolist() for f in (folder, alone)]
+    assert both[0] == both[1]
+    summary = read(folder, "summary").set_index("method")
+    failed = summary.loc[[m for m, s in expected.items() if s not in ("ok", "skipped")]]
+    assert (failed["recall"] == 0).all() and (failed["answered"] == 0).all() and (failed["problems"] == 3).all()
+
+
+def test_the_same_command_continues_and_another_configuration_is_refused(bench, capsys):
+    asked = ["--methods", "good", "identity", "--problems", 6, "--conditions", "noisy"]
+    folder = bench(*asked)
+    whole = read(folder, "trials")
+    with sqlite3.connect(folder / "record.sqlite") as db:
+        db.execute("DELETE FROM outcomes WHERE method = 'good' AND problem LIKE '%00002'")
+        kept = dict(db.execute("SELECT problem, time_ms FROM outcomes WHERE method = 'good'"))
+    bench(*asked)
+    assert "registering: 1 of 1" in capsys.readouterr().out
+    pd.testing.assert_frame_equal(read(folder, "trials").drop(columns=TIMES), whole.drop(columns=TIMES))
+    with sqlite3.connect(folder / "record.sqlite") as db:
+        now = dict(db.execute("SELECT problem, time_ms FROM outcomes WHERE method = 'good'"))
+    assert {k: now[k] for k in kept} == kept
+    bench(*asked, "--seed", 1, expect=2)
+    assert "another configuration" in capsys.readouterr().err
+    bench(*asked, "--seed", 1, "--fresh")
+    assert not read(folder, "trials")["rmse"].equals(whole["rmse"])
+
+
+def test_a_killed_run_keeps_what_it_reported_and_ends_equal(bench, tmp_path):
+    asked = [
+        "--methods",
+        "good",
+        "lottery",
+        "bad_sleep",
+        "--problems",
+        "3",
+        "--conditions",
+        "noisy",
+        "--timeout",
+        "1.5",
+    ]
+    command = [sys.executable, str(ROOT / "bench.py"), *QUICK, *asked, "--out", "killed"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    record = tmp_path / "results" / "killed" / "record.sqlite"
+    while process.poll() is None and _count(record) < 6:
+        pass
+    process.kill()
+    process.wait()
+    assert _count(record) >= 6
+    resumed, whole = bench(*asked, out="killed"), bench(*asked, out="whole")
+    same = [read(f, "trials").drop(columns=TIMES).to_csv() for f in (resumed, whole)]
+    assert same[0] == same[1]
+
+
+def _count(record):
+    if not record.exists():
+        return 0
+    try:
+        with sqlite3.connect(f"file:{record}?mode=ro", uri=True) as db:
+            return db.execute("SELECT COUNT(*) FROM outcomes").fetchone()[0]
+    except sqlite3.OperationalError:
+        return 0
+
+
+def test_points_that_fixed_sets_lack_are_skipped_with_the_reason(bench, capsys):
+    folder = bench("--methods", "good", "--problems", 2, "--points", "100", "150", "300")
+    trials = read(folder, "trials")
+    given = trials.groupby(["condition", "points"])["status"].first().to_dict()
+    assert given["clean", 100] == given["clean", 150] == given["resampled", 100] == "ok"
+    assert given["clean", 300] == "skipped" and ("resampled", 150) not in given
+    assert "N = 100 instead of 150" in capsys.readouterr().out
+    summary = read(folder, "summary")
+    assert summary[summary.points == 300]["problems"].eq(0).all()
+
+
+def test_only_two_clouds_and_a_seed_cross_into_a_worker(monkeypatch):
+    """Every byte that goes to the worker is read here: an array or string that holds the truth would show."""
+    sent = []
+    real = pickle.dump
+    monkeypatch.setattr(child.pickle, "dump", lambda o, f, **k: (sent.append(o), real(o, f, **k))[1])
+    from bench.solve import ask
+
+    problem = make_problem(load("blobs", None, PLUGINS), ProblemKey("blobs", "noisy", 50, 1))
+    worker = Child(Setting("good", "blobs", plugins=PLUGINS), 20)
+    try:
+        assert ask(worker, problem, "accuracy", 0).status == "ok"
+    finally:
+        worker.close()
+    setup, call = sent
+    assert set(setup) == {"do", "method", "device", "seed", "domain", "plugins"}
+    assert set(call) == {"do", "source", "target", "seed"}
+    assert call["source"] is problem.source and call["target"] is problem.target
+    assert isinstance(call["seed"], int)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--methods", "icpp"], "unknown method 'icpp'; did you mean icp"),
+        (["--methods", "icp[trimm=.2]"], "did you mean trim"),
+        (["--methods", "icp+good"], "good takes no initial pose"),
+        (["--datasets", "blob"], "unknown data set 'blob'; did you mean blobs"),
+        (["--conditions", "noissy"], "unknown condition 'noissy'; did you mean noisy"),
+        (["--conditions", "noisy[sigma=-1]"], "must not be negative"),
+        (["--preset", "quik"], "unknown preset 'quik'; did you mean quick"),
+        (["--sampler", "har"], "unknown sampler 'har'; did you mean haar"),
+        (["--points", "a"], "--points: invalid literal"),
+        (["--angles", "30", "10"], "--angles: must rise"),
+        (["--problems", "0"], "--problems: must be at least 1"),
+        (["--plugins", "nowhere"], "no such folder"),
+        (["report", "nowhere"], "no record.sqlite"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(tmp_path, monkeypatch, capsys, arguments, says):
+    monkeypatch.chdir(tmp_path)
+    command = arguments if arguments[0] == "report" else [*QUICK, "--methods", "good", *arguments]
+    assert cli.main(command) == 2
+    error = capsys.readouterr().err
+    assert says in error and error.count("\n") == 1 and not (tmp_path / "results").exists()
+
+
+def test_help_and_list(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    assert cli.main(["list", "--plugins", str(PLUGINS)]) == 0
+    out = capsys.readouterr().out
+    for name in ("icp", "good", "blobs", "modelnet40", "resampled", "quick"):
+        assert f"  {name} " in out
