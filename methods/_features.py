@@ -157,3 +157,10 @@ class FeatureMethod(Method):
         if len(found) < 3:
             raise NoSolution(f"{len(found)} mutual FPFH matches; a pose needs 3")
         return found
+
+    def matched_points(self, pair: UnitPair, limit: int) -> tuple[Points, Points]:
+        """The matches' points (K, 3) in both clouds, at most `limit` of them, evenly thinned. Raises as `matches`."""
+        found = self.matches(pair)
+        if len(found) > limit:
+            found = found[np.linspace(0, len(found) - 1, limit).astype(np.intp)]
+        return pair.source[found[:, 0]], pair.target[found[:, 1]]

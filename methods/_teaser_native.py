@@ -1,0 +1,212 @@
+"""The TEASER++ library from Python: the user's own `teaserpp_python`, or a small shim built around the released library.
+
+PyPI has TEASER++ 2.0 only as a wheel whose Python part stops at Python 3.10 and numpy 1. Its C++ library serves any
+Python: wheel and Eigen headers are fetched with pip, verified, and `native/teaser_shim.cc` is compiled against them
+into a cache folder. Nothing of it is shipped. `python -m methods._teaser_native` builds it ahead of a run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from methods.base import NoSolution, Pose, Unavailable, rigid
+
+SHIM = Path(__file__).parent / "native" / "teaser_shim.cc"
+FOR_CPYTHON_310 = ("--python-version", "3.10", "--implementation", "cp", "--abi", "cp310")
+FOR_LINUX = (*FOR_CPYTHON_310, "--platform", "manylinux_2_28_x86_64")
+WHEELS = (  # requirement, pip's options, SHA-256
+    ("cmeel-teaser-plusplus==2.0", FOR_LINUX, "eb89cd7cfae25b19e82d084a73d27831d4dbd64e532aefedc44b077c17a98105"),
+    ("cmeel-eigen==3.4.1", (), "0ccd7b73fe8a72e2729784253c982e75d1790e0a8c71f302eb5a1fb1dd3a8a90"),
+)
+LIBRARIES = ("libteaser_registration.so", "libpmc.so")
+PREFIX = "cmeel.prefix"
+BUILT = "libteaser_shim.so"
+MEND = "install teaserpp_python from the TEASER++ sources"
+
+
+def folder() -> Path:
+    """Where the built library lies: below $BENCH_CACHE or the user's cache folder, named after what it is built from."""
+    default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "registration-bench"
+    cache = Path(os.environ.get("BENCH_CACHE") or default)
+    key = hashlib.sha256(SHIM.read_bytes() + repr(WHEELS).encode()).hexdigest()[:12]
+    return cache / f"teaser-2.0-{key}"
+
+
+def check() -> None:
+    """Raise `Unavailable` if there is no TEASER++ here and none can be built. Looks at files only; fetches nothing."""
+    if importlib.util.find_spec("teaserpp_python") or (folder() / BUILT).exists():
+        return
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        raise Unavailable(f"TEASER++ has no wheel for {sys.platform} {platform.machine()}; {MEND}")
+    if shutil.which("g++") is None:
+        raise Unavailable(f"TEASER++ needs a C++ compiler; install g++, or {MEND}")
+
+
+def prepare() -> None:
+    """Load what `solve` needs; builds the shim where there is no `teaserpp_python`. Raises `Unavailable`."""
+    if not importlib.util.find_spec("teaserpp_python"):
+        library()
+
+
+def solve(p: NDArray[np.float64], q: NDArray[np.float64], noise_bound: float, seconds: float) -> tuple[Pose, int]:
+    """The pose of matched points p (K, 3) onto q (K, 3), and the size of the clique of matches it rests on.
+
+    Args:
+        p: source points.
+        q: their matches in the target.
+        noise_bound: the most a right match may be off, in the unit of the points.
+        seconds: the most the search for the clique may take.
+
+    Raises:
+        NoSolution: the clique has fewer than 3 matches, or the library's own answer is not valid or not finite.
+        Unavailable: there is no library and it cannot be built.
+    """
+    R, t, clique, valid = (_solve_module if importlib.util.find_spec("teaserpp_python") else _solve_shim)(
+        np.ascontiguousarray(p, dtype=np.float64), np.ascontiguousarray(q, dtype=np.float64), noise_bound, seconds
+    )
+    if clique < 3:
+        raise NoSolution(f"the largest clique of matches has {clique}; a pose needs 3")
+    if not valid or not np.isfinite(R).all() or not np.isfinite(t).all():
+        raise NoSolution("TEASER++ calls its own solution invalid")
+    return rigid(R, t), clique
+
+
+Answer = tuple[NDArray[np.float64], NDArray[np.float64], int, bool]
+
+
+def _solve_module(p: NDArray[np.float64], q: NDArray[np.float64], noise_bound: float, seconds: float) -> Answer:
+    """`solve` by an installed `teaserpp_python`, with the same settings as the shim."""
+    import teaserpp_python
+
+    params = teaserpp_python.RobustRegistrationSolver.Params()
+    params.noise_bound, params.max_clique_time_limit = noise_bound, seconds
+    params.estimate_scaling, params.rotation_cost_threshold = False, 1e-12
+    solver = teaserpp_python.RobustRegistrationSolver(params)
+    solver.solve(p.T, q.T)
+    answer = solver.getSolution()
+    return np.array(answer.rotation), np.array(answer.translation), len(solver.getInlierMaxClique()), bool(answer.valid)
+
+
+def _solve_shim(p: NDArray[np.float64], q: NDArray[np.float64], noise_bound: float, seconds: float) -> Answer:
+    """`solve` by the library built here."""
+    pose, clique = np.full(12, np.nan), ctypes.c_int(0)
+    code = library().teaser_solve(
+        p.ctypes,
+        q.ctypes,
+        len(p),
+        ctypes.c_double(noise_bound),
+        ctypes.c_double(seconds),
+        pose.ctypes,
+        ctypes.byref(clique),
+    )
+    return pose[:9].reshape(3, 3), pose[9:], clique.value, code == 0
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """The shim, built if it was not.
+
+    Its clique solver asks for 12 threads, whose race makes cliques differ between runs. OpenMP reads its limit when it
+    is loaded, so OMP_THREAD_LIMIT=1 belongs in the environment of the process; set here, it holds if nothing else has
+    loaded the system's OpenMP before.
+    """
+    os.environ.setdefault("OMP_THREAD_LIMIT", "1")
+    shim = ctypes.CDLL(str(build() / BUILT))
+    pointer = ctypes.c_void_p
+    shim.teaser_solve.argtypes = [pointer, pointer, ctypes.c_int, ctypes.c_double, ctypes.c_double, pointer, pointer]
+    return shim
+
+
+def build() -> Path:
+    """The folder of the built library. Built once, in a folder of its own, and moved into place when complete.
+
+    Raises:
+        Unavailable: no platform, compiler, network or right file; says which.
+    """
+    check()
+    done = folder()
+    if (done / BUILT).exists():
+        return done
+    done.parent.mkdir(parents=True, exist_ok=True)
+    with locked(done.with_suffix(".lock")), tempfile.TemporaryDirectory(dir=done.parent) as scratch:
+        if not (done / BUILT).exists():
+            work = Path(scratch)
+            for requirement, options, sha256 in WHEELS:
+                unpack(fetch(requirement, options, sha256, work), work)
+            compile_shim(work / PREFIX, work / "built")
+            shutil.rmtree(done, ignore_errors=True)
+            (work / "built").rename(done)
+    return done
+
+
+@contextmanager
+def locked(file: Path) -> Iterator[None]:
+    """Hold a lock file: of several processes, one builds and the others wait."""
+    import fcntl
+
+    with file.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def fetch(requirement: str, options: tuple[str, ...], sha256: str, into: Path) -> Path:
+    """Download one wheel with pip and verify it. Raises `Unavailable` if either fails."""
+    place = into / sha256[:8]
+    run = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+    attempt([*run, *options, "--dest", str(place), requirement], f"pip cannot fetch {requirement}", "connect, or")
+    wheel = next(place.glob("*.whl"))
+    found = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    if found != sha256:
+        raise Unavailable(f"{wheel.name} has SHA-256 {found[:12]}…, not {sha256[:12]}…; use another index, or {MEND}")
+    return wheel
+
+
+def unpack(wheel: Path, into: Path) -> None:
+    """Extract the headers and the two libraries of a wheel; zipfile keeps every member inside the folder."""
+    wanted = tuple(f"{PREFIX}/lib/{name}" for name in LIBRARIES)
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            if name in wanted or name.startswith(f"{PREFIX}/include/"):
+                archive.extract(name, into)
+
+
+def compile_shim(prefix: Path, into: Path) -> None:
+    """Compile the shim into a folder, beside the libraries it finds there. Never for this machine's own CPU only."""
+    into.mkdir()
+    for name in LIBRARIES:
+        shutil.copy(prefix / "lib" / name, into)
+    include = ["-I", str(prefix / "include"), "-I", str(prefix / "include" / "eigen3")]
+    link = ["-L", str(into), "-lteaser_registration", "-lpmc", "-Wl,-rpath,$ORIGIN"]
+    command = ["g++", "-O2", "-std=c++17", "-shared", "-fPIC", str(SHIM), *include, "-o", str(into / BUILT), *link]
+    attempt(command, "g++ cannot compile the TEASER++ shim", "mend the compiler, or")
+
+
+def attempt(command: list[str], failure: str, mend: str) -> None:
+    """Run a command; if it fails raise `Unavailable` with the last line it said."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").splitlines()[-1]
+        raise Unavailable(f"{failure}: {said}; {mend} {MEND}")
+
+
+if __name__ == "__main__":
+    try:
+        print(build())
+    except Unavailable as reason:
+        sys.exit(f"teaser is unavailable: {reason}")
