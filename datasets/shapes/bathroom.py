@@ -58,7 +58,8 @@ def bathtub(rng: Random) -> Made:
     x, y, rim = rng.uniform(0.7, 0.95), rng.uniform(0.33, 0.42), rng.uniform(0.4, 0.6)
     foot = rng.uniform(0.08, 0.14)
     tub = move(
-        basin(oval(x, y, one_of(rng, 0.25, 0.5, 1.0)), rim, 0, rng.uniform(0.65, 0.85), rng.uniform(0.03, 0.07)), z=foot
+        basin(oval(x, y, one_of(rng, 0.25, 0.5, 1.0), n=32), rim, 0, rng.uniform(0.65, 0.85), rng.uniform(0.03, 0.07)),
+        z=foot,
     )
     parts = [tub]
     style = rng.integers(3)
@@ -76,7 +77,7 @@ def bathtub(rng: Random) -> Made:
 def sink(rng: Random) -> Made:
     """A basin with a tap: in a counter top, on a column, or on the wall; one bowl or two."""
     x, y, deep = rng.uniform(0.24, 0.36), rng.uniform(0.18, 0.25), rng.uniform(0.12, 0.2)
-    bowl = basin(oval(x, y, one_of(rng, 0.3, 0.6, 1.0), n=40), 0, -deep, rng.uniform(0.5, 0.85), 0.05)
+    bowl = basin(oval(x, y, one_of(rng, 0.3, 0.6, 1.0), n=28), 0, -deep, rng.uniform(0.5, 0.85), 0.05)
     faucet = move(tap(rng.uniform(0.15, 0.35), rng.uniform(0.12, 0.18)), y=1.2 * y)
     style = rng.integers(3)
     if style == 0:
@@ -91,11 +92,21 @@ def sink(rng: Random) -> Made:
             sides, both_sides(box((-0.95 * wide, 0.95 * wide), (0.91 * depth, 0.95 * depth), (low, -0.04)), 1)
         )
         return join(bowl, cabinet, _counter(wide, depth, x, y), faucet), "C1"
-    twin = join(move(bowl, x=-1.15 * x), move(bowl, x=1.15 * x)) if chance(rng, 0.5) else bowl
-    wide = 2.6 * x if len(twin) > len(bowl) else rng.uniform(1.3, 2.0) * x
-    board = both_sides(box((-wide, wide), (1.1 * y, 1.5 * y), (-0.04, 0)), 1)
-    ends = both_sides(box((wide - 0.15 * x, wide), (-1.1 * y, 1.1 * y), (-0.04, 0)))
-    return join(twin, board, ends, faucet), "C1"
+    return join(*_worktop(rng, bowl, x, y), faucet), "C1"
+
+
+def _worktop(rng: Random, bowl: Mesh, x: float, y: float) -> list[Mesh]:
+    """One bowl or two with half axes x and y, let into a flat board."""
+    twin, wide = chance(rng, 0.5), rng.uniform(1.3, 2.0) * x
+    edge = 2.1 * x if twin else 0.97 * x
+    wide += 1.15 * x if twin else 0
+    bowls = (
+        [move(bowl, x=-1.15 * x), move(bowl, x=1.15 * x), box((-0.2 * x, 0.2 * x), (-y, y), (-0.04, 0))]
+        if twin
+        else [bowl]
+    )
+    board = both_sides(box((-wide, wide), (0.97 * y, 1.5 * y), (-0.04, 0)), 1)
+    return [*bowls, board, both_sides(box((edge, wide), (-0.97 * y, 0.97 * y), (-0.04, 0)))]
 
 
 def _counter(wide: float, depth: float, x: float, y: float) -> Mesh:
@@ -105,7 +116,7 @@ def _counter(wide: float, depth: float, x: float, y: float) -> Mesh:
 
 
 def toilet(rng: Random) -> Made:
-    """A bowl on a foot with a seat, a lid up or down, and a tank behind, or hung on a wall without one."""
+    """A bowl on a foot with a seat, a lid up or down, and a tank behind."""
     x, y, rim = rng.uniform(0.17, 0.21), rng.uniform(0.23, 0.29), rng.uniform(0.36, 0.44)
     egg = oval(x, y, 0.9, n=32)
     side = rounded([(0.62, 0), (0.5, 0.1), (0.55, 0.5 * rim), (1, 0.75 * rim), (1, rim)])

@@ -29,6 +29,7 @@ from datasets.shapes.kit import (
     rods,
     sheet,
     stack,
+    stretch,
     tube,
     turn,
 )
@@ -169,7 +170,7 @@ def curtain(rng: Random) -> Made:
     tied = style == 1
     gap = rng.uniform(0.0, 0.4) * x
     left = _cloth(rng, gap, x, high, tied)
-    right = _cloth(rng, gap, x, high, tied) * np.array([-1, 1, 1])
+    right = stretch(_cloth(rng, gap, x, high, tied), x=-1)
     parts = [left, right]
     if chance(rng, 0.25) and not tied:
         parts = [_cloth(rng, -x, x, high, False)]
@@ -209,7 +210,7 @@ def _valance(rng: Random, x: float, high: float) -> Mesh:
 
 
 def mantel(rng: Random) -> Made:
-    """A chimney piece: two pillars, a lintel and a shelf around an opening, perhaps with a hearth, a hood or an inner frame."""
+    """A chimney piece: two pillars, a lintel and a shelf around an opening, perhaps with a hearth, a back, or a breast above."""
     x, high, deep = rng.uniform(0.6, 0.9), rng.uniform(0.9, 1.2), rng.uniform(0.12, 0.22)
     pillar, lintel = rng.uniform(0.14, 0.24), rng.uniform(0.15, 0.28)
     top = high + rng.uniform(0.04, 0.08)

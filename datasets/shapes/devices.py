@@ -119,7 +119,7 @@ def radio(rng: Random) -> Made:
 def xbox(rng: Random) -> Made:
     """A game console: a slab with a raised X, a slab with a round vent, a waisted one, or a tower; perhaps with a gamepad."""
     body, symmetry, reach = one_of(rng, _x_slab, _vent_slab, _waisted, _tower)(rng)
-    if symmetry != "C1" and chance(rng, 0.5):
+    if chance(rng, 0.5):
         return body, symmetry
     pad = turn(gamepad(rng), "z", rng.uniform(-0.5, 0.5))
     return join(body, move(pad, x=rng.uniform(-0.05, 0.05), y=-reach - rng.uniform(0.14, 0.2))), "C1"

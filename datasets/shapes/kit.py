@@ -44,12 +44,12 @@ def join(*meshes: Mesh) -> Mesh:
 
 def move(mesh: Mesh, x: float = 0.0, y: float = 0.0, z: float = 0.0) -> Mesh:
     """The mesh shifted."""
-    return mesh + np.array([x, y, z])
+    return np.asarray(mesh + np.array([x, y, z]))
 
 
 def stretch(mesh: Mesh, x: float = 1.0, y: float = 1.0, z: float = 1.0) -> Mesh:
     """The mesh scaled about the origin along each axis."""
-    return mesh * np.array([x, y, z])
+    return np.asarray(mesh * np.array([x, y, z]))
 
 
 def turn(mesh: Mesh, axis: str, angle: float) -> Mesh:
@@ -83,7 +83,7 @@ def box(x: Span, y: Span, z: Span) -> Mesh:
 def boxes(low: ArrayLike, high: ArrayLike) -> Mesh:
     """Boxes (n) between opposite corners (n, 3) and (n, 3), or what broadcasts to that."""
     a, b = np.broadcast_arrays(np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64))
-    return (_CUBE * (b - a)[:, None, None] + a[:, None, None]).reshape(-1, 3, 3)
+    return np.asarray(_CUBE * (b - a)[:, None, None] + a[:, None, None]).reshape(-1, 3, 3)
 
 
 def columns(*coordinates: ArrayLike) -> Array:
@@ -160,7 +160,7 @@ def cushion(x: Span, y: Span, z: Span, edge: float = 0.3) -> Mesh:
     cut = edge * half.min()
     inner = 1 - 0.7 * cut / half[:2].min()
     ends = [(inner, -half[2]), (1, cut - half[2]), (1, half[2] - cut), (inner, half[2])]
-    return loft(stack(oval(half[0], half[1], 0.25, n=24), ends)) + middle
+    return move(loft(stack(oval(half[0], half[1], 0.25, n=24), ends)), *middle)
 
 
 def hollow(profile: ArrayLike, wall: float) -> Array:
@@ -180,7 +180,7 @@ def ellipsoid(x: float, y: float, z: float, centre: ArrayLike = (0, 0, 0), n: in
     """An ellipsoid with half axes x, y, z and n sides about z (n a multiple of 4)."""
     angle = np.linspace(-np.pi / 2, np.pi / 2, n // 2 + 1)
     ball = revolve(np.stack([np.cos(angle), np.sin(angle)], axis=1), n)
-    return ball * np.array([x, y, z]) + np.asarray(centre, dtype=np.float64)
+    return np.asarray(ball * np.array([x, y, z]) + np.asarray(centre, dtype=np.float64))
 
 
 def rods(start: ArrayLike, end: ArrayLike, radius: ArrayLike, end_radius: ArrayLike | None = None, n: int = 8) -> Mesh:

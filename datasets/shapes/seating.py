@@ -51,7 +51,7 @@ def _chair_base(rng: Random, x: float, y: float, height: float) -> Mesh:
     """Four legs, two sled frames, or a column with a star of feet."""
     style = rng.integers(4)
     if style == 0:
-        frame = np.array([(x, -y, height), (x, -y, 0.02), (x, 1.1 * y, 0.02), (x, 0.9 * y, height)])
+        frame = np.array([(x, -y, height), (x, -y, 0.02), (x, 1.1 * y, 0.02), (x, 1.0 * y, height)])
         return both_sides(tube(rounded(frame[: one_of(rng, 3, 4)]), 0.016))
     if style == 1:
         return join(rods([0, 0, 0.1], [0, 0, height], 0.035), star(5, rng.uniform(0.24, 0.32), 0.1))
@@ -101,8 +101,8 @@ def bench(rng: Random) -> Made:
     if chance(rng, 0.4):
         return join(*parts), "C2"
     high = rng.uniform(0.3, 0.45)
-    back = join(_boards(rng, x, high / 2, -0.02, 0.02), boxes([[-0.8 * x, -high, -0.05], [0.72 * x, -high, -0.05]],
-                                                               [[-0.72 * x, high / 2, -0.02], [0.8 * x, high / 2, -0.02]]))  # fmt: skip
+    posts = both_sides(box((0.72 * x, 0.8 * x), (-high, high / 2), (-0.05, -0.02)))
+    back = join(_boards(rng, x, high / 2, -0.02, 0.02), posts)
     parts.append(move(turn(back, "x", np.pi / 2 - rng.uniform(0.05, 0.25)), y=0.95 * y, z=seat + 0.65 * high))
     if chance(rng, 0.5):
         parts.append(_arms(0.95 * x, y, seat, rng.uniform(0.15, 0.22), 0.04))
@@ -211,10 +211,7 @@ def _bunk(rng: Random, x: float, y: float, low: float) -> list[Mesh]:
     rail = both_sides(box((x - 0.015, x + 0.015), (-0.4 * y, y), (upper + 0.4, upper + 0.48)))
     ends = both_sides(box((-x, x), (y - 0.015, y + 0.015), (upper + 0.3, upper + 0.48)), 1)
     at = np.linspace(0.2, upper, 6)
+    foot = columns(x + 0.06, np.array([-0.85, -0.5]) * y, 0)
     rungs = rods(columns(x + 0.06, -0.85 * y, at), columns(x + 0.06, -0.5 * y, at), 0.018)
-    beams = rods(
-        [[x + 0.06, -0.85 * y, 0], [x + 0.06, -0.5 * y, 0]],
-        [[x + 0.06, -0.85 * y, upper + 0.4], [x + 0.06, -0.5 * y, upper + 0.4]],
-        0.022,
-    )
+    beams = rods(foot, move(foot, z=upper + 0.4), 0.022)
     return [_berth(rng, x, y, upper), post, rail, ends, rungs, beams]

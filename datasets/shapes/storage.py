@@ -27,6 +27,7 @@ from datasets.shapes.kit import (
     revolve,
     rods,
     rounded,
+    stretch,
 )
 from datasets.shapes.seating import star
 
@@ -138,7 +139,7 @@ def desk(rng: Random) -> Made:
     for sign in one_of(rng, (1,), (-1,), (1, -1), ()):
         case = join(box((x - wide, x - 0.02), (-0.92 * y, 0.92 * y), (0.05, under)),
                     drawers((x - wide, x - 0.02), (0.05, under), -0.92 * y, int(rng.integers(2, 5)), 1, "bar"))  # fmt: skip
-        parts.append(case * np.array([sign, 1, 1]))
+        parts.append(stretch(case, x=sign))
     if chance(rng, 0.5):
         parts.append(corner_legs(rng, x - 0.06, y - 0.06, under, 0.05))
     else:
@@ -177,7 +178,7 @@ def _stand(rng: Random, x: float, y: float, high: float) -> Mesh:
     """What carries a case from z = -high up to 0: legs or a plinth."""
     if chance(rng, 0.5):
         return box((-0.95 * x, 0.95 * x), (-0.85 * y, 0.95 * y), (-high, 0))
-    return corner_legs(rng, 0.88 * x, 0.85 * y, high, 0.06) - np.array([0, 0, high])
+    return move(corner_legs(rng, 0.88 * x, 0.85 * y, high, 0.06), z=-high)
 
 
 def dresser(rng: Random) -> Made:
@@ -230,7 +231,7 @@ def wardrobe(rng: Random) -> Made:
         return case, "C2y"
     if style == 1:
         return join(case, handles), "C2y" if lift == 0.0 else "C1"
-    parts = [case, handles, _stand(rng, x, y, rng.uniform(0.06, 0.15)) - np.array([0, 0, z])]
+    parts = [case, handles, move(_stand(rng, x, y, rng.uniform(0.06, 0.15)), z=-z)]
     if chance(rng, 0.5):
         parts.append(box((-1.05 * x, 1.05 * x), (-1.15 * y, y), (z, z + rng.uniform(0.04, 0.12))))
     if style == 3:
@@ -250,7 +251,7 @@ def tv_stand(rng: Random) -> Made:
     if style == 1:
         size = np.array([rng.uniform(0.85, 0.95), rng.uniform(0.85, 0.95), 1.0])
         shelves = boxes(columns(-x * size, -y * size, levels), columns(x * size, y * size, levels + thick))
-        posts = corner_legs(rng, 0.75 * x, 0.75 * y, 2 * z, 0.05) - np.array([0, 0, z])
+        posts = move(corner_legs(rng, 0.75 * x, 0.75 * y, 2 * z, 0.05), z=-z)
         return join(shelves, posts), "C2"
     wing = rng.uniform(0.35, 0.6) * x
     parts = [
@@ -263,7 +264,7 @@ def tv_stand(rng: Random) -> Made:
     ]
     parts.append(boxes(columns(wing - x, -y, levels), columns(x - wing, y, levels + thick)))
     parts.append(box((-x, x), (y, y + 0.015), (-z, z)))
-    parts.append(_stand(rng, x, y, rng.uniform(0.05, 0.18)) - np.array([0, 0, z]))
+    parts.append(move(_stand(rng, x, y, rng.uniform(0.05, 0.18)), z=-z))
     parts.append(box((-1.03 * x, 1.03 * x), (-1.08 * y, y), (z, z + 0.03)))
     return join(*parts), "C1"
 

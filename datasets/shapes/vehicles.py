@@ -21,6 +21,7 @@ from datasets.shapes.kit import (
     revolve,
     rods,
     rounded,
+    stretch,
     turn,
 )
 
@@ -86,7 +87,7 @@ def _fighter(rng: Random) -> Mesh:
     span, back = rng.uniform(0.45, 0.65), rng.uniform(0.5, 0.75)
     wings = wing((-0.2, back), (back - rng.uniform(0.1, 0.3), back), span, 0.0, 0.035)
     tail = wing((0.68, 0.92), (0.85, 1.0), 0.32, 0.0, 0.02)
-    parts = [_fuselage(body) * np.array([1.3, 1, 1]), wings, tail]
+    parts = [stretch(_fuselage(body), x=1.3), wings, tail]
     upright = fin((0.5, 0.85), (0.75, 0.92), rng.uniform(0.2, 0.32), 0.02)
     parts.append(move(upright, z=0.5 * r) if chance(rng, 0.5) else both_sides(move(upright, x=0.9 * r, z=0.3 * r)))
     canopy = turn(revolve(rounded([(0, -0.18), (0.06, -0.05), (0.05, 0.1), (0, 0.2)]), 16), "x", -np.pi / 2)

@@ -61,7 +61,7 @@ def bowl(rng: Random) -> Made:
     """An open bowl with a foot: round, with flat sides, or softly square."""
     rim, high, foot = rng.uniform(0.25, 0.5), rng.uniform(0.12, 0.32), rng.uniform(0.35, 0.6)
     curve = [(0.92 * foot * rim, 0.02), (rng.uniform(0.75, 1.05) * rim, rng.uniform(0.1, 0.4) * high), (rim, high)]
-    side = hollow([(foot * rim, 0), (foot * rim, 0.02), *rounded(curve, 3)], rng.uniform(0.015, 0.04))
+    side = hollow([(foot * rim, 0), (foot * rim, 0.02), *rounded(curve)], rng.uniform(0.015, 0.04))
     style = rng.integers(8)
     if style == 0:
         n = one_of(rng, 5, 6, 8)
