@@ -1,9 +1,9 @@
-"""How two clouds are made of one object: `clean`, `noisy`, `unseen`, `resampled`. A condition is a small frozen dataclass."""
+"""How two clouds are made of one object. Each condition is a small frozen dataclass; its fields are its parameters."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,19 @@ from common import specs
 from common.errors import unknown
 from datasets.base import NotEnoughPoints, Shape
 from datasets.poses import Matrix, move
+from datasets.visibility import overlap, visible_on_grid, visible_points
 
 Cloud = NDArray[np.float64]
+DENSE = 100_000
+"""Points sampled of a surface before a depth camera looks at it: the grid hides next to nothing of a thousand."""
+
+
+class Clouds(NamedTuple):
+    """Source (N, 3), target (M, 3) and the share of the source's surface that the target shows too."""
+
+    source: Cloud
+    target: Cloud
+    overlap: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -26,11 +37,11 @@ class Clean:
 
     def make(
         self, shape: Shape, points: int, source_pose: Matrix, target_pose: Matrix, rng: np.random.Generator
-    ) -> tuple[Cloud, Cloud]:
-        """Source and target (points, 3) of an object seen at two poses (4, 4)."""
+    ) -> Clouds:
+        """The two clouds of an object at its two poses (4, 4), with `points` points each."""
         samples = shape.samples(points, self.independent, rng)
         source, target = move(source_pose, samples[0]), move(target_pose, rng.permutation(samples[-1]))
-        return self.disturb(source, rng), self.disturb(target, rng)
+        return Clouds(self.disturb(source, rng), self.disturb(target, rng))
 
     def disturb(self, cloud: Cloud, rng: np.random.Generator) -> Cloud:
         """What the sensor does to a cloud: here nothing."""
@@ -82,7 +93,93 @@ class Resampled(Noisy):
     independent: ClassVar[int] = 2
 
 
-CONDITIONS: dict[str, type[Clean]] = {c.__name__.lower(): c for c in (Clean, Noisy, Unseen, Resampled)}
+@dataclass(frozen=True)
+class Outliers(Noisy):
+    """As noisy; a share of each cloud's points is replaced by uniform ones in the cube around the object."""
+
+    fraction: float = 0.3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.fraction < 1:
+            raise ValueError("fraction must be at least 0 and below 1")
+
+    def disturb(self, cloud: Cloud, rng: np.random.Generator) -> Cloud:
+        """Noise, then outliers uniform in the cube [-1, 1]³ about the cloud's centroid, at random places in the order."""
+        noisy = super().disturb(cloud, rng)
+        rows = rng.permutation(len(cloud))[: round(self.fraction * len(cloud))]
+        noisy[rows] = cloud.mean(axis=0) + rng.uniform(-1, 1, (len(rows), 3))
+        return noisy
+
+
+@dataclass(frozen=True)
+class Density(Resampled):
+    """As resampled; the target has another number of points than the source."""
+
+    target: int = 512
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.target < 1:
+            raise ValueError("target must be at least 1 point")
+
+    def make(
+        self, shape: Shape, points: int, source_pose: Matrix, target_pose: Matrix, rng: np.random.Generator
+    ) -> Clouds:
+        """Source of `points` and target of `target` points, from one draw that is cut, so that they share none."""
+        sample = shape.samples(points + self.target, 1, rng)[0]
+        source, target = move(source_pose, sample[:points]), move(target_pose, sample[points:])
+        return Clouds(self.disturb(source, rng), self.disturb(target, rng))
+
+    def points_given(self, asked: int, fixed: int | None) -> int:
+        """The N of the source that a data set with `fixed` points an object gives beside the target's."""
+        if fixed is not None and fixed <= self.target:
+            raise NotEnoughPoints(f"objects have {fixed} fixed points, and the target alone takes {self.target}")
+        if fixed is not None and asked > fixed:
+            return super().points_given(asked, fixed)
+        return asked if fixed is None else min(asked, fixed - self.target)
+
+
+@dataclass(frozen=True)
+class Partial(Noisy):
+    """Each cloud is what its own orthographic depth camera sees: the paper's supplement, on a 200 x 200 grid.
+
+    `visibility` "grid" needs a surface to sample densely; "hpr" (hidden-point removal) is its substitute for fixed points,
+    and gives at most N points, since how many a view shows is not known beforehand.
+    """
+
+    visibility: str = "grid"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.visibility not in ("grid", "hpr"):
+            raise ValueError("visibility must be grid or hpr")
+
+    def make(
+        self, shape: Shape, points: int, source_pose: Matrix, target_pose: Matrix, rng: np.random.Generator
+    ) -> Clouds:
+        """Both views, in the frames of their poses; the overlap is measured on all that each view shows."""
+        dense = shape.samples(DENSE, 2, rng) if self.visibility == "grid" else shape.samples(2 * points, 1, rng) * 2
+        see = visible_on_grid if self.visibility == "grid" else visible_points
+        seen = [
+            cloud[see(cloud @ pose[:3, :3].T)] for cloud, pose in zip(dense, (source_pose, target_pose), strict=True)
+        ]
+        if min(map(len, seen)) < points and self.visibility == "grid":
+            raise NotEnoughPoints(f"{shape.name}: a view shows {min(map(len, seen))} points; {points} were asked")
+        source, target = (rng.permutation(s)[:points] for s in seen)
+        moved = move(source_pose, source), move(target_pose, target)
+        return Clouds(self.disturb(moved[0], rng), self.disturb(moved[1], rng), overlap(seen[0], seen[1]))
+
+    def points_given(self, asked: int, fixed: int | None) -> int:
+        """As others; a fixed point set is refused where only a densely sampled surface will do."""
+        if self.visibility == "grid" and fixed is not None:
+            raise NotEnoughPoints("a depth camera needs a surface to sample; for fixed points: partial[visibility=hpr]")
+        return asked if fixed is None or asked > fixed else min(asked, fixed // 2)
+
+
+CONDITIONS: dict[str, type[Clean]] = {
+    c.__name__.lower(): c for c in (Clean, Noisy, Unseen, Resampled, Outliers, Density, Partial)
+}
 
 
 def condition(text: str) -> Clean:

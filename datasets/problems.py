@@ -86,15 +86,14 @@ def make_problem(dataset: DataSet, key: ProblemKey) -> Problem:
     draw = rng_of("pose", *stem)
     T, A = sample_pose(key.sampler, draw, *key.angles), np.eye(4)
     A[:3, :3] = haar(draw)
-    # Unseen is noisy on other objects, so its noise may share a key; parameters of a condition change it.
     clouds = made.make(shape, key.points, A, T @ A, rng_of("clouds", *stem, key.condition, key.points))
-    source, target = (np.ascontiguousarray(c, dtype=np.float32) for c in clouds)
+    source, target = (np.ascontiguousarray(c, dtype=np.float32) for c in (clouds.source, clouds.target))
     tags = {
         "object": shape.name,
         "category": shape.category,
         "angle_deg": angle_deg(T[:3, :3]),
         "translation": float(np.linalg.norm(T[:3, 3])),
-        "overlap": 1.0,
+        "overlap": clouds.overlap,
         "symmetry": shape.symmetry,
     }
     return Problem(key, source, target, T, A, tags)

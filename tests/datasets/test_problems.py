@@ -140,7 +140,11 @@ def test_clean_clouds_are_the_same_points_in_another_order():
     problem = make_problem(Toy(), key(condition="clean"))
     assert truth_residual(problem).max() < 1e-6
     moved = poses.move(problem.T_target_source, problem.source)
-    assert np.linalg.norm(moved - problem.target, axis=1).min() < 0.5 < np.linalg.norm(moved - problem.target, axis=1).max()
+    assert (
+        np.linalg.norm(moved - problem.target, axis=1).min()
+        < 0.5
+        < np.linalg.norm(moved - problem.target, axis=1).max()
+    )
 
 
 def test_noise_has_its_sigma_on_each_cloud_and_is_clipped():
@@ -165,7 +169,9 @@ def test_resampled_shares_no_point_and_halves_a_fixed_set():
 def test_unseen_takes_the_second_half_of_the_categories():
     for dataset in (Toy(), Endless()):
         test = {make_problem(dataset, key(condition="unseen", index=i)).tags["category"] for i in range(12)}
-        train = {make_problem(dataset, key(condition="unseen", index=i, split="train")).tags["category"] for i in range(12)}
+        train = {
+            make_problem(dataset, key(condition="unseen", index=i, split="train")).tags["category"] for i in range(12)
+        }
         assert (test, train) == ({"c", "d"}, {"a", "b"})
 
 

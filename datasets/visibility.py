@@ -1,0 +1,53 @@
+"""What a camera sees of a cloud: an orthographic depth grid, hidden-point removal, and how much two views share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+GRID, HALF_WIDTH = 200, 1.0
+"""Cells along each side, and half the side: the grid of the DeepGMR supplement is 200 x 200 of size 2 x 2."""
+
+NEAR = 2 * (2 * HALF_WIDTH / GRID)
+"""Two views share a point of the surface if both show it to within two cells."""
+
+
+def visible_on_grid(cloud: NDArray[Any]) -> NDArray[np.intp]:
+    """Rows of the points (P, 3) that an orthographic depth camera looking along +z shows: the smallest z of each cell.
+
+    Points outside the grid on the xy-plane are dropped.
+    """
+    cell = np.floor((cloud[:, :2] + HALF_WIDTH) * (GRID / (2 * HALF_WIDTH))).astype(np.int64)
+    inside = np.flatnonzero(((cell >= 0) & (cell < GRID)).all(axis=1))
+    number = cell[inside, 0] * GRID + cell[inside, 1]
+    order = np.lexsort((cloud[inside, 2], number))
+    first = np.unique(number[order], return_index=True)[1]
+    return np.sort(inside[order[first]])
+
+
+def visible_points(cloud: NDArray[Any], distance: float = 100.0, power: float = 4.0) -> NDArray[np.intp]:
+    """Rows of the points (P, 3) not hidden from a camera at -z far away, by hidden-point removal (Katz et al. 2007).
+
+    Points are flipped about a sphere of radius 10^power times the largest distance to the camera; those on the convex hull
+    of the flipped points and the camera are visible. A camera 100 units away stands in for an orthographic one.
+    """
+    from scipy.spatial import ConvexHull, QhullError
+
+    seen = cloud + np.array([0.0, 0.0, distance])
+    norms = np.linalg.norm(seen, axis=1, keepdims=True)
+    flipped = seen + 2 * (norms.max() * 10**power - norms) * seen / norms
+    try:
+        hull = ConvexHull(np.vstack([flipped, np.zeros(3)])).vertices
+    except QhullError:  # flat or nearly empty: nothing hides anything
+        return np.arange(len(cloud))
+    return np.sort(hull[hull < len(cloud)]).astype(np.intp)
+
+
+def overlap(source: NDArray[Any], target: NDArray[Any], near: float = NEAR) -> float:
+    """Share of the source's points (N, 3) that have a target point (M, 3) within `near`, both in one frame."""
+    from scipy.spatial import cKDTree
+
+    distance, _ = cKDTree(target).query(source, distance_upper_bound=near)
+    return float(np.isfinite(distance).mean())
