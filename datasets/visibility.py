@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 GRID, HALF_WIDTH = 200, 1.0
 """Cells along each side, and half the side: the grid of the DeepGMR supplement is 200 x 200 of size 2 x 2."""
 
-NEAR = 2 * (2 * HALF_WIDTH / GRID)
-"""Two views share a point of the surface if both show it to within two cells."""
+NEAR = 4 * (2 * HALF_WIDTH / GRID)
+"""Two views share a point of the surface if both show it to within four cells: steep faces show few points."""
 
 
 def visible_on_grid(cloud: NDArray[Any]) -> NDArray[np.intp]:
