@@ -29,8 +29,9 @@ def main(count: int) -> None:
     spent = [seconds_per_shape(data, label, count) for label in range(len(data.categories))]
     for name, seconds in zip(data.categories, spent, strict=True):
         print(f"{name:12s} {1e3 * seconds:6.2f} ms")
+    rate = len(spent) / sum(spent)
     print(
-        f"{len(spent) / sum(spent):.0f} shapes a second on one core, one sample of 1024 points each, mean over {len(spent)} categories"
+        f"{rate:.0f} shapes a second on one core with a sample of 1024 points each, mean over {len(spent)} categories"
     )
 
 

@@ -125,7 +125,7 @@ def door(rng: Random) -> Made:
     frame, knobs = chance(rng, 0.4), chance(rng, 0.5)
     parts = [leaves]
     if frame:
-        wide, deep = rng.uniform(0.06, 0.12), rng.uniform(1.6, 2.6) * thick
+        wide, deep = rng.uniform(0.09, 0.15), rng.uniform(1.6, 2.6) * thick
         parts.append(both_sides(box((half, half + wide), (-deep, deep), (-z, z))))
         parts.append(box((-half - wide, half + wide), (-deep, deep), (z, z + wide)))
     if not knobs:
