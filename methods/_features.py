@@ -6,13 +6,13 @@ room in metres are treated alike.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import unknown
+from common.errors import InputError, unknown
 from methods._open3d import open3d, point_cloud
 from methods.base import Cloud, Method, NoSolution, Pose, rigid
 
@@ -117,6 +117,15 @@ def normals(points: Points, radius: float, orientation: str) -> Normals:
     return n
 
 
+def require_positive(method: Method, *but: str) -> None:
+    """Raise `InputError` for a number among a method's parameters, `but` some, that is not finite and above 0."""
+    for field in fields(method):  # type: ignore[arg-type]
+        value = getattr(method, field.name)
+        if field.name not in but and isinstance(value, int | float) and not 0 < value < np.inf:
+            name = type(method).__name__.lower()
+            raise InputError(f"{name}[{field.name}={value}]: not above 0; the default is {field.default}")
+
+
 class FeatureMethod(Method):
     """Base of the methods that start from FPFH matches. Radii are fractions of the pair's scale.
 
@@ -133,6 +142,7 @@ class FeatureMethod(Method):
     orientation: str = "outward"
 
     def __post_init__(self) -> None:
+        require_positive(self)
         if self.orientation not in ORIENTATIONS:
             raise unknown("orientation", self.orientation, ORIENTATIONS)
 

@@ -6,7 +6,8 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.spatial.transform import Rotation
 
-from methods._features import Normals, Points, normals, unit_pair
+from common.errors import InputError
+from methods._features import Normals, Points, normals, require_positive, unit_pair
 from methods.base import Cloud, Method, Pose, rigid
 
 
@@ -24,10 +25,15 @@ class Icp(Method):
     local = True
     requires = ("open3d",)
 
-    trim: float = 0.2
+    trim: float = 0.1
     iterations: int = 50
     tolerance: float = 1e-6
     normal_radius: float = 0.2
+
+    def __post_init__(self) -> None:
+        require_positive(self, "trim")
+        if not 0 <= self.trim < 1:
+            raise InputError(f"icp[trim={self.trim}]: not a share; give one from 0 (keep all) to below 1")
 
     def register(self, source: Cloud, target: Cloud, init: Pose | None = None) -> Pose:
         """Refine `init` (4, 4), by default the identity between the clouds as given (not matched centroids)."""

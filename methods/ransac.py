@@ -25,7 +25,7 @@ class Ransac(FeatureMethod):
     variants = {"ransac10k": {"iterations": 10_000}, "ransac10m": {"iterations": 10_000_000}}
 
     iterations: int = 10_000
-    distance: float = 0.05
+    distance: float = 0.07
     edge_ratio: float = 0.9
     limit: int = 4000
 
