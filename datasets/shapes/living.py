@@ -11,6 +11,7 @@ from datasets.shapes.kit import (
     Random,
     box,
     chance,
+    columns,
     cushion,
     ellipsoid,
     hollow,
@@ -30,18 +31,13 @@ def leaves(start: Array, heading: Array, slope: Array, length: Array, width: Arr
     t = np.linspace(0.0, 1.0, 7)
     along = t * length[:, None]
     flat, rise = along * np.cos(slope)[:, None], along * np.sin(slope)[:, None] - droop[:, None] * along * t
-    middle = start[:, None] + columns_of(flat * np.cos(heading)[:, None], flat * np.sin(heading)[:, None], rise)
+    middle = start[:, None] + columns(flat * np.cos(heading)[:, None], flat * np.sin(heading)[:, None], rise)
     half = width[:, None] / 2 * np.sin(np.pi * (0.04 + 0.96 * t)) ** 0.7
-    side = columns_of(-half * np.sin(heading)[:, None], half * np.cos(heading)[:, None], 0.25 * half)
+    side = columns(-half * np.sin(heading)[:, None], half * np.cos(heading)[:, None], 0.25 * half)
     left, right = middle + side, middle + side * np.array([-1, -1, 1])
     strip = np.stack([left, middle, right], axis=2)
     a, b, c, d = strip[:, :-1, :-1], strip[:, 1:, :-1], strip[:, 1:, 1:], strip[:, :-1, 1:]
     return np.stack([a, b, c, a, c, d], axis=3).reshape(-1, 3, 3)
-
-
-def columns_of(x: Array, y: Array, z: Array) -> Array:
-    """Coordinates (n, m) put together to points (n, m, 3)."""
-    return np.stack([x, y, z], axis=-1)
 
 
 def flowers(rng: Random, reach: tuple[float, float], floor: float, high: float) -> Mesh:
@@ -78,7 +74,7 @@ def _bush(rng: Random, floor: float) -> Mesh:
     n = int(rng.integers(16, 34))
     heading, slope, length = rng.uniform(0, 2 * np.pi, n), rng.uniform(0.5, 1.45, n), rng.uniform(0.2, 0.6, n)
     foot = np.tile([0.0, 0.0, floor], (n, 1))
-    tip = foot + length[:, None] * columns_of(
+    tip = foot + length[:, None] * columns(
         np.cos(heading) * np.cos(slope), np.sin(heading) * np.cos(slope), np.sin(slope)
     )
     blades = leaves(
@@ -101,7 +97,7 @@ def _tree(rng: Random, floor: float) -> Mesh:
     """An upright stem with leaves all along."""
     n, high = int(rng.integers(14, 30)), rng.uniform(0.6, 1.1)
     z = floor + np.sort(rng.uniform(0.25, 1.0, n)) * high
-    start = columns_of(np.zeros(n), np.zeros(n), z)
+    start = columns(np.zeros(n), np.zeros(n), z)
     heading = np.arange(n) * 2.4 + rng.uniform(-0.4, 0.4, n)
     green = leaves(
         start,
