@@ -43,7 +43,8 @@ def draw_all(
 CDF_CAPTION = (
     "Share of all asked problems with an RMSE up to the value below; failures count, so a curve may end below 1. "
     "A diamond marks where a curve reaches 1. The number in the legend is the recall at the vertical line. "
-    "Thick: learned. Thin: global. Dash-dotted: local. Dashed: refined. Grey dots: controls."
+    "Thick: learned. Thin: global. Dash-dotted: local. Dashed, half-filled markers: refined. "
+    "Grey dots: controls."
 )
 ANGLE_CAPTION = (
     "Left: mean RMSE over answered problems in each bin of rotation magnitude; a hollow marker says that some were not "
@@ -81,6 +82,8 @@ def _shades(categories: dict[Place, CategoryTable], folder: Path) -> Iterator[Dr
 
 def _save(figure: Figure, kind: str, title: str, caption: str, stem: Path) -> Drawn:
     """Write stem.png and stem.svg; the same data give the same SVG bytes."""
+    figure.draw_without_rendering()  # the layout is computed once, not again for each file
+    figure.set_layout_engine("none")
     png, svg = io.BytesIO(), io.StringIO()
     figure.savefig(png, format="png", dpi=140, metadata={"Software": None})
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
@@ -107,8 +110,13 @@ def _legend(figure: Figure, axes: Axes) -> None:
 def _lines(method: str, kind: str) -> dict[str, Any]:
     """Keyword arguments of `Axes.plot` for a method."""
     look = style.look(method, kind)
-    marks = {"marker": look.marker, "markersize": 5, "markerfacecolor": style.PAPER if look.hollow else look.colour}
-    return {"color": look.colour, "linestyle": look.line, "linewidth": look.width} | marks
+    marks = {"marker": look.marker, "markersize": 5.5, "fillstyle": "left" if look.refined else "full"}
+    return {
+        "color": look.colour,
+        "linestyle": look.line,
+        "linewidth": look.width,
+        "markerfacecoloralt": style.PAPER,
+    } | marks
 
 
 def _ordered(frame: pd.DataFrame) -> list[tuple[str, str]]:
@@ -155,12 +163,12 @@ def _by_angle(bins: pd.DataFrame, summary: pd.DataFrame, title: str) -> Figure:
         mine = bins[bins["method"] == method]
         middle = (mine["angle_low"] + mine["angle_high"]) / 2
         lines = _lines(method, kind)
-        left.plot(middle, mine["rmse_mean_answered"], **(lines | {"markerfacecolor": lines["color"]}))
+        left.plot(middle, mine["rmse_mean_answered"], **lines)
         partly = (mine["answered"] < mine["problems"]).to_numpy()
         left.plot(
             middle[partly],
             mine["rmse_mean_answered"][partly],
-            **(lines | {"linestyle": "", "markerfacecolor": style.PAPER}),
+            **(lines | {"linestyle": "", "fillstyle": "full", "markerfacecolor": style.PAPER}),
         )
         right.plot(middle, mine["recall"], label=style.label(method), **lines)
     edges = sorted({*bins["angle_low"], *bins["angle_high"]})
@@ -241,7 +249,7 @@ def _categories(table: CategoryTable, title: str) -> Figure:
     for i, j in np.ndindex(rows, columns):
         text = style.number(float(mean[i, j]), 2) + ("*" if table.partly.iat[i, j] else "")
         weight, ink = "bold" if table.best.iat[i, j] else "normal", "#ffffff" if mean[i, j] > 0.6 else "#111111"
-        axes.text(j, i, text, ha="center", va="center", fontsize=7, color=ink, fontweight=weight)
+        axes.text(j, i, text, ha="center", va="center", fontsize=7, color=ink, fontweight=weight, in_layout=False)
     names = [style.label(str(m), 22) for m in table.mean.columns]
     axes.set_xticks(range(columns), names, rotation=40, ha="left", rotation_mode="anchor")
     axes.set_yticks(range(rows), [style.label(str(c)) for c in table.mean.index])

@@ -44,18 +44,18 @@ RC: Any = {
 
 _COLOURS = ("#6A3D9A", "#A6761D", "#D6336C", "#7F8F00", "#0B9AAE", "#5C6BC0", "#B04A3A", "#3F8F3F")
 _GREYS = ("#6b6b6b", "#8a8a8a", "#a0a0a0")
-_MARKERS = ("o", "s", "^", "v", "D", "P", "X", "<", ">", "h", "p", "*")
+_MARKERS = ("o", "s", "^", "v", "P", "X", "<", ">", "h", "p", "*")  # no diamond: it marks the end of a CDF
 _LINES: dict[str, Any] = {"local": (0, (5, 1.5, 1, 1.5)), "global": "-", "learned": "-", "control": (0, (1, 1.6))}
 
 
 class Look(NamedTuple):
-    """Colour, dash pattern, marker and line width of a method; a refined method has hollow markers."""
+    """Colour, dash pattern, marker and line width of a method; a refined method has half-filled markers."""
 
     colour: str
     line: Any
     marker: str
     width: float
-    hollow: bool
+    refined: bool
 
 
 @cache
@@ -63,7 +63,7 @@ def look(method: str, kind: str) -> Look:
     """The look of a method: from `looks.toml` or from its name alone, so no other method of the run matters.
 
     The first part of a name (`a` of `a+b` and of `a[x=1]`) gives the colour. The kind gives the line: learned methods
-    are thick, local ones dash-dotted, controls grey and dotted; a refined method is dashed with hollow markers.
+    are thick, local ones dash-dotted, controls grey and dotted; a refined method is dashed, its markers half filled.
     """
     first = re.split(r"[+\[]", method)[0]
     known = _known().get(first, {})

@@ -98,43 +98,43 @@ def summary_tables(summary: pd.DataFrame, trials: pd.DataFrame, threshold: float
         ranking = by_recall(here, threshold)
         winners = ranking.winner if ranking else None, lowest_rmse(here)
         rows = sorted(group.to_dict("records"), key=lambda row: style.order(row["method"], row["kind"]))
-        columns = SUMMARY_COLUMNS + (["paper's RMSE", "paper's recall"] if len(theirs) else [])
-        columns = [f"recall@{threshold:g} [95 %]" if c == "recall" else c for c in columns]
-        body = [
-            _summary_row(row, winners) + (_paper_cells(theirs, row["method"]) if len(theirs) else []) for row in rows
-        ]
+        beside = [_paper_cells(theirs, row["method"]) if len(theirs) else None for row in rows]
+        body = [_summary_row(row, winners, cells) for row, cells in zip(rows, beside, strict=True)]
+        columns = _summary_heads(threshold, len(theirs) > 0)
         tables.append(Table(place_title(place), columns, body))
     return tables
 
 
-SUMMARY_COLUMNS = ["method", "kind", "asked", "answered", "recall", "RMSE mean over answered [95 %]", "RMSE median"]
-SUMMARY_COLUMNS += [
-    "RMSE sym. mean over answered",
-    "recall sym.",
-    "RRE median (°)",
-    "RTE median",
-    "time median (ms)",
-    "time p95 (ms)",
-]
+def _summary_heads(threshold: float, paper: bool) -> list[str]:
+    """Heads of the summary, the paper's beside ours."""
+    recall, rmse = f"recall@{threshold:g} [95\u00a0%]", "RMSE mean over answered [95\u00a0%]"
+    first = [recall, "paper's recall", rmse, "paper's RMSE"] if paper else [recall, rmse]
+    rest = [
+        "RMSE median",
+        "recall sym.",
+        "RMSE sym. mean",
+        "RRE median (°)",
+        "RTE median",
+        "time median (ms)",
+        "p95 (ms)",
+    ]
+    return ["method", "kind", "answered", *first, *rest]
 
 
-def _summary_row(row: Row, winners: tuple[str | None, str | None]) -> list[Cell]:
+def _summary_row(row: Row, winners: tuple[str | None, str | None], paper: list[Cell] | None) -> list[Cell]:
     mean = style.number(row["rmse_mean_answered"])
-    interval = f" [{style.number(row['rmse_mean_low'])}, {style.number(row['rmse_mean_high'])}]"
+    if not np.isnan(row["rmse_mean_low"]):
+        mean += f" [{style.number(row['rmse_mean_low'])}, {style.number(row['rmse_mean_high'])}]"
+    recall = Cell(recall_text(row), row["recall"], row["method"] == winners[0])
+    rmse = Cell(mean, row["rmse_mean_answered"], row["method"] == winners[1])
     return [
         Cell(row["method"]),
         Cell(row["kind"]),
-        count(row["problems"]),
-        count(row["answered"]),
-        Cell(recall_text(row), row["recall"], row["method"] == winners[0]),
-        Cell(
-            mean if np.isnan(row["rmse_mean_low"]) else mean + interval,
-            row["rmse_mean_answered"],
-            row["method"] == winners[1],
-        ),
+        Cell(f"{row['answered']}/{row['problems']}", row["answer_rate"]),
+        *([recall, paper[0], rmse, paper[1]] if paper else [recall, rmse]),
         num(row["rmse_median"]),
-        num(row["rmse_symmetric_mean_answered"]),
         num(row["recall_symmetric"], 2),
+        num(row["rmse_symmetric_mean_answered"]),
         num(row["rre_deg_median"], 2),
         num(row["rte_median"]),
         num(row["time_ms_median"], 1),
@@ -150,43 +150,36 @@ def recall_text(row: Row) -> str:
 
 
 def _paper_cells(theirs: pd.DataFrame, method: str) -> list[Cell]:
+    """The paper's recall and RMSE."""
     if method not in theirs.index:
         return [Cell("–", np.nan), Cell("–", np.nan)]
-    return [num(theirs.loc[method, "rmse"], 2), num(theirs.loc[method, "recall"], 2)]
+    printed = theirs[["recall", "rmse"]].astype("float64").loc[method].to_numpy()
+    return [Cell(f"{value:.2f}", float(value)) for value in printed]  # as printed: 0.00 there is not our 0
 
 
 def coverage_table(summary: pd.DataFrame, outcomes: pd.DataFrame) -> Table:
-    """Asked, answered, failed by kind, skipped, and the commonest reasons, for every cell."""
+    """Asked, answered, failed by kind (the kinds that occur), skipped, and the commonest reasons, for every cell."""
     bad = outcomes[(outcomes["phase"] == "accuracy") & (outcomes["status"] != "ok")]
     reasons = {cell: _reasons(group) for cell, group in bad.groupby(["method", *PLACE])}
-    rows = [
-        [
-            *(Cell(str(row[c]), float(row[c]) if c == "points" else None) for c in ("method", *PLACE)),
-            *(count(row[c]) for c in ("problems", "answered", *FAILURES, "skipped")),
-            Cell(reasons.get(tuple(row[c] for c in ("method", *PLACE)), "")),
-        ]
-        for row in sorted(
-            summary.to_dict("records"), key=lambda r: (style.order(r["method"], r["kind"]), *map(r.get, PLACE))
+    counted = ["problems", "answered", *(s for s in (*FAILURES, "skipped") if (summary[s] > 0).any())]
+    rows = []
+    for row in sorted(
+        summary.to_dict("records"), key=lambda r: (style.order(r["method"], r["kind"]), *map(r.get, PLACE))
+    ):
+        place = tuple(row[name] for name in PLACE)
+        numbers = [count(row[name]) for name in counted]
+        rows.append(
+            [Cell(row["method"]), Cell(place_title(place)), *numbers, Cell(reasons.get((row["method"], *place), ""))]
         )
-    ]
-    heads = [
-        "method",
-        *PLACE,
-        "asked",
-        "answered",
-        *(s.replace("_", " ") for s in FAILURES),
-        "skipped",
-        "why (commonest)",
-    ]
+    heads = ["method", "problems", "asked", *(name.replace("_", " ") for name in counted[1:]), "why (commonest)"]
     return Table("Asked, answered, failed, skipped", heads, rows)
 
 
 def _reasons(group: pd.DataFrame) -> str:
     """The two commonest statuses with their messages, and how often."""
     lines = group["status"] + ": " + group["message"].fillna("").map(lambda m: style.shorten(str(m), 110))
-    return "; ".join(
-        f"{str(text).removesuffix(': ')} ({times} ×)" for text, times in lines.value_counts().head(2).items()
-    )
+    counts = sorted(lines.value_counts().items(), key=lambda item: (-item[1], str(item[0])))
+    return "; ".join(f"{str(text).removesuffix(': ')} ({times} ×)" for text, times in counts[:2])
 
 
 def category_table(place: Place, table: CategoryTable) -> Table:

@@ -106,10 +106,10 @@ def outcomes_of(problems, name, phase, draw):
     )
 
 
-def synthetic_run(n=80, sizes=(256, 1024, 4096), methods=tuple(METHODS), seed=0):
+def synthetic_run(n=80, sizes=(256, 1024, 4096), methods=tuple(METHODS), conditions=tuple(NOISE), seed=0):
     """Frames of problems and outcomes and the run's dict; n problems a condition at 1024 points, 18 timed at each size."""
     draw = np.random.default_rng(seed)
-    accuracy = pd.concat([problems_of(c, 1024, n, draw) for c in NOISE], ignore_index=True)
+    accuracy = pd.concat([problems_of(c, 1024, n, draw) for c in conditions], ignore_index=True)
     alone = [problems_of("noisy", size, 18, draw).assign(problem=lambda d: "timing/" + d["problem"]) for size in sizes]
     timing = pd.concat(alone, ignore_index=True)
     frames = [outcomes_of(accuracy, m, "accuracy", draw) for m in methods] + [
@@ -122,7 +122,7 @@ def synthetic_run(n=80, sizes=(256, 1024, 4096), methods=tuple(METHODS), seed=0)
             status="skipped",
             pose=None,
             problem=[f"none/{i}" for i in range(5)],
-            condition="resampled",
+            condition=conditions[-1],
             points=1024,
             time_ms=np.nan,
             message="has 512 fixed points",
@@ -132,7 +132,7 @@ def synthetic_run(n=80, sizes=(256, 1024, 4096), methods=tuple(METHODS), seed=0)
     run = {
         "command": "bench.py --methods all --datasets modelnet40",
         "config": {"angle_bins": [0, 30, 60, 90, 120, 150, 180], "threshold": 0.2, "seed": 0},
-        "problem_sets": {f"modelnet40/{c}/1024": f"{i}" * 64 for i, c in enumerate(NOISE)},
+        "problem_sets": {f"modelnet40/{c}/1024": f"{i}" * 64 for i, c in enumerate(conditions)},
         "environment": {"cpu": "a made-up one", "python": "3.11", "packages": {"numpy": "2.4"}},
         "methods": {m: {"kind": METHODS[m][0], "doc": f"What {m} does.", "variant": {"trim": 0.3}} for m in methods},
         "unavailable": {"absent": "package 'absent' is missing; pip install absent"},

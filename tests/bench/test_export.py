@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import binomtest
-from synthetic_run import synthetic_run
 
 from bench import export, metrics
+from tests.bench.synthetic_run import synthetic_run
 
 CELL = ["method", "dataset", "condition", "points"]
 
