@@ -9,8 +9,8 @@ import queue
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,9 @@ from numpy.typing import NDArray
 from methods.registry import build, environment_of
 
 SETUP_PATIENCE_S = 600.0
+TAIL_BYTES = 4000
+WATCH_S = 0.05
+"""How often memory is looked at while a call takes long."""
 ROOT = Path(__file__).resolve().parent.parent
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BENCH_THREADS", "OMP_THREAD_LIMIT")
 
@@ -37,11 +40,19 @@ class Setting:
     plugins: Path | None = None
 
 
+@dataclass(frozen=True)
+class Limits:
+    """What a call may take: seconds, and GB of resident memory of the process with all it started."""
+
+    timeout: float
+    memory_gb: float
+
+
 class Child:
     """A method in a process of its own, kept warm between calls and replaced after a crash or a time-out."""
 
-    def __init__(self, setting: Setting, timeout: float) -> None:
-        self.setting, self.timeout = setting, timeout
+    def __init__(self, setting: Setting, limits: Limits) -> None:
+        self.setting, self.limits = setting, limits
         self.process: subprocess.Popen[bytes] | None = None
         self.ready: dict[str, Any] = {}
 
@@ -50,12 +61,11 @@ class Child:
         if self.process is not None:
             return self.ready
         s = self.setting
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         self.process = subprocess.Popen(
             [sys.executable, "-m", "bench.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._log,
+            stderr=subprocess.PIPE,
             cwd=ROOT,
             env=os.environ
             | dict.fromkeys(_THREAD_VARIABLES, str(s.threads))
@@ -63,7 +73,12 @@ class Child:
             start_new_session=True,  # Ctrl-C is the parent's to handle
         )
         self._replies: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
-        threading.Thread(target=_read, args=(self.process.stdout, self._replies), daemon=True).start()
+        self._tail = bytearray()
+        for target, args in (
+            (_read, (self.process.stdout, self._replies)),
+            (_drain, (self.process.stderr, self._tail)),
+        ):
+            threading.Thread(target=target, args=args, daemon=True).start()
         return self.set_up(s)
 
     def set_up(self, setting: Setting) -> dict[str, Any]:
@@ -73,7 +88,7 @@ class Child:
             return self.start()
         ask = {"do": "setup", "method": s.method, "device": s.device, "seed": s.seed, "domain": s.domain}
         # Loading and building (a compiler may run) has its own patience.
-        self.ready = self._ask(ask | {"plugins": s.plugins}, max(self.timeout, SETUP_PATIENCE_S))
+        self.ready = self._ask(ask | {"plugins": s.plugins}, max(self.limits.timeout, SETUP_PATIENCE_S))
         return self.ready
 
     def register(self, source: NDArray[np.float32], target: NDArray[np.float32], seed: int) -> dict[str, Any]:
@@ -81,20 +96,50 @@ class Child:
         ready = self.start()
         if ready["status"] != "ok":
             return ready
-        return self._ask({"do": "register", "source": source, "target": target, "seed": seed}, self.timeout)
+        return self._ask({"do": "register", "source": source, "target": target, "seed": seed}, self.limits.timeout)
 
     def _ask(self, message: dict[str, Any], patience: float) -> dict[str, Any]:
         assert self.process is not None and self.process.stdin is not None
         try:
             pickle.dump(message, self.process.stdin, protocol=5)
             self.process.stdin.flush()
-            reply = self._replies.get(timeout=patience)
-        except queue.Empty:
-            self.close()
-            return {"status": "timeout", "message": f"no answer within {patience:g} s", "time_ms": 1e3 * patience}
         except OSError:
-            reply = None
-        return reply if reply is not None else self._post_mortem()
+            return self._post_mortem()
+        return self._wait(time.monotonic() + patience, patience)
+
+    def _wait(self, deadline: float, patience: float) -> dict[str, Any]:
+        """The reply, or what the process is killed for: even native code can't outstay its limits."""
+        while True:
+            try:
+                reply = self._replies.get(timeout=max(0.0, min(WATCH_S, deadline - time.monotonic())))
+                return reply if reply is not None else self._post_mortem()
+            except queue.Empty:
+                used = self._memory_gb()
+            assert self.process is not None
+            if self.process.poll() is not None and self._replies.empty():
+                return self._post_mortem()  # dead, though a process it forked still holds the pipe
+            if used > self.limits.memory_gb:
+                self.close()
+                return {
+                    "status": "out_of_memory",
+                    "message": f"used {used:.1f} GB; the limit is {self.limits.memory_gb:g} GB",
+                }
+            if time.monotonic() >= deadline:
+                self.close()
+                return {"status": "timeout", "message": f"no answer within {patience:g} s", "time_ms": 1e3 * patience}
+
+    def _memory_gb(self) -> float:
+        """Resident memory of the process and its descendants."""
+        import psutil
+
+        assert self.process is not None
+        total = 0
+        with contextlib.suppress(psutil.Error):
+            parent = psutil.Process(self.process.pid)
+            for process in (parent, *parent.children(recursive=True)):
+                with contextlib.suppress(psutil.Error):
+                    total += process.memory_info().rss
+        return total / 1e9
 
     def _post_mortem(self) -> dict[str, Any]:
         assert self.process is not None
@@ -104,8 +149,8 @@ class Child:
         how = f"exit code {code}"
         if code is not None and code < 0:
             how = signal.Signals(-code).name
-        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - 2000))
-        last = self._log.read().decode(errors="replace").strip().splitlines()[-3:]
+        time.sleep(0.02)  # its last words may still be on their way
+        last = bytes(self._tail).decode(errors="replace").strip().splitlines()[-3:]
         self.close()
         return {"status": "crash", "message": " | ".join([f"the process ended with {how}", *last])}
 
@@ -116,18 +161,25 @@ class Child:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            with contextlib.suppress(OSError):
-                assert pipe is not None
-                pipe.close()
-        self._log.close()
+        with contextlib.suppress(OSError):
+            assert self.process.stdin is not None
+            self.process.stdin.close()  # the others are their readers' to close
         self.process = None
 
 
 def _read(pipe: Any, replies: queue.SimpleQueue[dict[str, Any] | None]) -> None:
     """Hand on replies until the pipe ends; a broken reply counts as the end."""
-    try:
-        while True:
-            replies.put(pickle.load(pipe))
-    except Exception:
-        replies.put(None)
+    with pipe:
+        try:
+            while True:
+                replies.put(pickle.load(pipe))
+        except Exception:
+            replies.put(None)
+
+
+def _drain(pipe: Any, tail: bytearray) -> None:
+    """Keep the last of what the process and its libraries print, whatever the amount."""
+    with pipe:
+        while chunk := pipe.read1(1 << 16):
+            tail += chunk
+            del tail[:-TAIL_BYTES]

@@ -78,6 +78,7 @@ def _run_flags(run: argparse.ArgumentParser) -> None:
     add("--threads", type=int, default=1, help="threads a method may use")
     add("--device", default="cpu", help="of learned methods: cpu or cuda")
     add("--timeout", type=float, metavar="S", help="seconds a method may take for a pair")
+    add("--memory-limit", type=float, metavar="GB", help="memory a method may use for a pair")
     add("--plugins", type=_folder, help="folder with methods and data sets of your own")
     add("--fresh", action="store_true", help="start over instead of continuing")
     run.set_defaults(do=_run)

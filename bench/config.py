@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.child import Limits
 from common import specs
 from common.errors import InputError, unknown
 from common.keys import digest
@@ -26,7 +27,7 @@ ORACLE = "oracle"
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Everything the results depend on. Angles in degrees, timeout and budget in seconds.
+    """Everything the results depend on. Angles in degrees, times in seconds, memory in GB.
 
     `angles` are the edges of the bins of rotation magnitude; the first and the last bound the sampler.
     `oracle`: whether the truth itself is listed as a control of the scoring.
@@ -45,6 +46,7 @@ class RunConfig:
     threads: int
     device: str
     timeout: float
+    memory_limit_gb: float
     limits: Mapping[str, float]
     timing_points: tuple[int, ...]
     timing_rounds: int
@@ -54,6 +56,7 @@ class RunConfig:
         self._check(self.problems >= 1, "--problems", "be at least 1")
         self._check(self.threads >= 1, "--threads", "be at least 1")
         self._check(self.timeout > 0, "--timeout", "be above 0 seconds")
+        self._check(self.memory_limit_gb > 0, "--memory-limit", "be above 0 GB")
         self._check(all(n >= 1 for n in self.points), "--points", "be at least 1")
         rising = all(a < b for a, b in zip(self.angles, self.angles[1:], strict=False))
         inside = len(self.angles) >= 2 and self.angles[0] >= 0 and self.angles[-1] <= 180
@@ -72,6 +75,11 @@ class RunConfig:
     def hash(self) -> str:
         """SHA-256 of the configuration; a record belongs to one."""
         return digest(json.dumps(dataclasses.asdict(self), sort_keys=True))
+
+    @property
+    def call_limits(self) -> Limits:
+        """What one call of a method may take."""
+        return Limits(self.timeout, self.memory_limit_gb)
 
     def limit(self, method: str) -> int:
         """How many problems of a cell a method gets."""
@@ -113,6 +121,7 @@ def from_flags(flags: argparse.Namespace) -> RunConfig:
         threads=flags.threads,
         device=flags.device,
         timeout=preset["timeout"] if flags.timeout is None else flags.timeout,
+        memory_limit_gb=preset["memory_limit_gb"] if flags.memory_limit is None else flags.memory_limit,
         limits=preset["limits"],
         timing_points=tuple(points if flags.points else preset["timing"]["points"]),
         timing_rounds=preset["timing"]["rounds"] if flags.timing_rounds is None else flags.timing_rounds,

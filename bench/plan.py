@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.child import Setting
+from bench.child import Limits, Setting
 from bench.config import RunConfig
 from datasets import registry
 from datasets.base import DataSet, NotEnoughPoints
@@ -47,7 +47,7 @@ class Piece:
     setting: Setting
     cell: Cell
     keys: tuple[ProblemKey, ...]
-    timeout: float
+    limits: Limits
     data: str
     plugins: Path | None = None
 
@@ -99,5 +99,5 @@ def make_pieces(
             for start in range(0, len(left), PIECE):
                 keys = tuple(left[start : start + PIECE])
                 where = setting(config, method, cell, plugins)
-                pieces.append(Piece(where, cell, keys, config.timeout, data, plugins))
+                pieces.append(Piece(where, cell, keys, config.call_limits, data, plugins))
     return pieces

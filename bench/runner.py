@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from bench import solve
-from bench.child import Child, Setting
+from bench.child import Child, Limits, Setting
 from bench.config import ORACLE, RECALL_THRESHOLD, RunConfig
 from bench.environment import environment
 from bench.outcome import Outcome
@@ -40,7 +40,7 @@ def run(config: RunConfig, place: Place) -> Record:
         place.console.print(note, highlight=False, soft_wrap=True)
     hashes = draw_problems(record, cells, place)
     settings = {setting(config, m, c, place.plugins): m for c in cells if not c.skip for m in config.methods}
-    ready = preflight(list(settings), config.timeout, place.console)
+    ready = preflight(list(settings), config.call_limits, place.console)
     record.put("run", describe(config, place, hashes, ready) | {"notes": notes})
     usable = {s for s, reply in ready.items() if reply["status"] == "ok"}
     record_unasked(record, config, cells, ready, place.plugins)
@@ -97,7 +97,7 @@ def draw_problems(record: Record, cells: list[Cell], place: Place) -> dict[str, 
     return hashes
 
 
-def preflight(settings: list[Setting], timeout: float, console: Console) -> dict[Setting, dict[str, Any]]:
+def preflight(settings: list[Setting], limits: Limits, console: Console) -> dict[Setting, dict[str, Any]]:
     """Set every method up once, away from this process, and say what it loaded or why it can't be used.
 
     Raises:
@@ -105,7 +105,7 @@ def preflight(settings: list[Setting], timeout: float, console: Console) -> dict
     """
     ready: dict[Setting, dict[str, Any]] = {}
     said: set[tuple[str, str]] = set()
-    child = Child(settings[0], timeout) if settings else None
+    child = Child(settings[0], limits) if settings else None
     with Meter(console, "setting up", len(settings)) as meter:
         for one in settings:
             assert child is not None

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.child import Child, Setting
+from bench.child import Child, Limits, Setting
 from bench.outcome import Outcome, pose_fault
 from bench.plan import Piece
 from common.errors import InputError
@@ -37,7 +37,7 @@ def draw(key: ProblemKey, data: str, plugins: Path | None) -> Problem:
 
 def solve_piece(piece: Piece) -> tuple[Piece, list[Outcome], tuple[ProblemKey, ...]]:
     """Outcomes of a piece, and the keys that are left when the worker's patience is over."""
-    child = _child(piece.setting, piece.timeout)
+    child = _child(piece.setting, piece.limits)
     outcomes: list[Outcome] = []
     start = time.monotonic()
     for n, key in enumerate(piece.keys):
@@ -76,11 +76,11 @@ def ask(child: Child, problem: Problem, phase: str, repeat: int) -> Outcome:
     )
 
 
-def _child(setting: Setting, timeout: float) -> Child:
+def _child(setting: Setting, limits: Limits) -> Child:
     """The warm process of a setting; the one before it is ended, so that one method process works at a time."""
     if setting not in _kept:
         close_all()
-        _kept[setting] = Child(setting, timeout)
+        _kept[setting] = Child(setting, limits)
     return _kept[setting]
 
 

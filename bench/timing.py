@@ -24,7 +24,7 @@ class Stopwatch:
         self.record, self.config, self.place = record, config, place
         self.cells = self._make_cells()
         settings = {m: setting(config, m, self.cells[0], place.plugins) for m in config.methods}
-        self.children = {m: Child(s, config.timeout) for m, s in settings.items() if s in usable}
+        self.children = {m: Child(s, config.call_limits) for m, s in settings.items() if s in usable}
         self.kinds = {m: registry.kind_of(registry.build(m, place.plugins)) for m in self.children}
         self.spent = dict.fromkeys(self.children, 0.0)
         self.warm: set[tuple[str, int]] = set()

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import signal
 import sys
 import time
 
@@ -17,7 +18,8 @@ class Bad(Method):
     variants = {
         f"bad_{how}": {"how": how}
         for how in (
-            "segfault exit sleep shape nan reflection scale text print mutate memory none raise give_up kill unset broken"
+            "segfault exit sleep shape nan reflection scale text print mutate memory none raise give_up kill unset broken "
+            "balloon family deaf"
         ).split()
     }
 
@@ -46,6 +48,21 @@ class Bad(Method):
     def _shape(self, source, target):
         return np.eye(3)
 
+    def _balloon(self, source, target):
+        while True:
+            self.state.setdefault("held", []).append(np.ones(25_000_000))
+
+    def _family(self, source, target):
+        if os.fork() == 0:
+            time.sleep(3600)
+        ctypes.string_at(0)
+
+    def _deaf(self, source, target):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        while True:
+            ctypes.PyDLL(None).usleep(900_000)  # holds the interpreter lock: no Python runs
+
     def _nan(self, source, target):
         return np.full((4, 4), np.nan)
 
@@ -62,7 +79,7 @@ class Bad(Method):
         return None
 
     def _print(self, source, target):
-        os.write(1, b"native noise\n" * 100_000)
+        os.write(1, b"native noise\n" * 4_000_000)
         print("python noise")
         return np.eye(4)
 
