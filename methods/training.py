@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import importlib
 import os
 import sys
 import time
@@ -29,21 +28,23 @@ from datasets.conditions import condition, labels_allowed
 from datasets.problems import Problem, ProblemKey, make_problem
 from datasets.registry import load
 from methods.base import Method
-from methods.nn.weights import Card, save
+from methods.nn.weights import MALLOC, Card, save
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 WEIGHTS = Path(__file__).parent / "weights"
-# glibc gives every large buffer back to the kernel and faults it in again: half of a step's time, unless told not to.
-MALLOC = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "8589934592"}
-HELD_OUT = 0.05
+HOLD_EVERY = 20
+"""One in so many objects of a finite train split is held out for validation."""
 _FAR = 1 << 40
 """Where validation starts in a split without end."""
 
 
 class Network(Protocol):
-    """What the loop asks of a learned method's `torch.nn.Module`, beside being one."""
+    """What the loop asks of a learned method's `torch.nn.Module`, beside being one.
+
+    `config` is a dataclass that goes onto the weights' card and knows `least_points`, the smallest cloud it can take.
+    """
 
     config: Any
 
@@ -66,6 +67,7 @@ class Settings:
     """
 
     method: str
+    preset: str = "cpu"
     dataset: str = "shapes40"
     condition: str = "noisy"
     sampler: str = "axis_angle"
@@ -110,20 +112,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("method", help="a learned method, such as deepgmr")
     parser.add_argument("--preset", choices=sorted(PRESETS), default="cpu", help="settings to start from")
     parser.add_argument("--dataset", default=Settings.dataset)
-    parser.add_argument("--condition", default=Settings.condition, help="`unseen` trains on the first half of the categories")
+    parser.add_argument(
+        "--condition", default=Settings.condition, help="`unseen` trains on the first half of the categories"
+    )
     parser.add_argument("--data", default=None, help="folder with one folder a data set; default $BENCH_DATA or ./data")
     parser.add_argument("--sampler", help="of the true rotations")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--steps", type=int)
     parser.add_argument("--batch", type=int, help="pairs a step")
-    parser.add_argument("--points", type=int, nargs="+", help="sizes of clouds, each for an equal share of the steps, in turn")
+    parser.add_argument(
+        "--points", type=int, nargs="+", help="sizes of clouds, each for an equal share of the steps, in turn"
+    )
     parser.add_argument("--lr", type=float, help="highest learning rate")
     parser.add_argument("--validate-every", type=int, help="steps between validations")
     parser.add_argument("--precision", choices=["bfloat16", "float32"])
     parser.add_argument("--device", help="cpu or cuda")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--name", help="of the weight file and the checkpoint; default METHOD_DATASET_CONDITION")
-    parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"), help="folder; a run found there goes on")
+    parser.add_argument(
+        "--checkpoints", type=Path, default=Path("checkpoints"), help="folder; a run found there goes on"
+    )
     parser.add_argument("--weights", type=Path, default=WEIGHTS, help="folder for the finished weights")
 
 
@@ -156,17 +164,15 @@ def run(options: argparse.Namespace) -> Path:
 
 
 def command_of(settings: Settings) -> str:
-    """The command that repeats a run, with the data's folder as `$BENCH_DATA`."""
+    """The command that repeats a run: what differs from its preset, with the data's folder as `$BENCH_DATA`."""
     words = [f"bench.py train {settings.method}"]
-    default = Settings(settings.method)
+    usual = asdict(Settings(settings.method, **PRESETS[settings.preset]))
+    told = {"dataset", "condition", "seed", "steps"}
     for name, value in asdict(settings).items():
-        always = name in ("dataset", "condition", "seed", "steps")
-        if name in ("method", "schedule", "clip", "validation", "data") or (value == getattr(default, name) and not always):
-            continue
-        text = " ".join(map(str, value)) if isinstance(value, tuple) else value
-        words.append(f"--{name.replace('_', '-')} {text}")
-    preset = "paper" if settings.schedule == "plateau" else "cpu"
-    return " ".join([*words, f"--preset {preset}", *(["--data $BENCH_DATA"] if settings.data else [])])
+        if name in told or (value != usual[name] and name not in ("data", "preset")):
+            text = " ".join(map(str, value)) if isinstance(value, tuple) else value
+            words.append(f"--{name.replace('_', '-')} {text}")
+    return " ".join([*words, f"--preset {settings.preset}", *(["--data $BENCH_DATA"] if settings.data else [])])
 
 
 def build(method: str) -> Any:
@@ -185,21 +191,17 @@ class Part(DataSet):
         super().__init__(whole.root)
         self.whole, self.held_out = whole, held_out
         self.categories, self.fixed_points = whole.categories, whole.fixed_points
-
-    def _bounds(self) -> slice:
-        known = self.whole.labels("train")
-        if known is None:
-            start = _FAR * len(self.categories) if self.held_out else 0
-            return slice(start, None)
-        cut = len(known) - max(1, round(HELD_OUT * len(known)))
-        return slice(cut, None) if self.held_out else slice(0, cut)
+        known = whole.labels("train")
+        self.known = None if known is None else np.asarray(known)
+        last_of_each = np.arange(0 if known is None else len(known)) % HOLD_EVERY == HOLD_EVERY - 1
+        self.rows = np.flatnonzero(last_of_each == held_out)
 
     def labels(self, split: str) -> NDArray[np.integer[Any]] | None:
-        known = self.whole.labels("train")
-        return None if known is None else known[self._bounds()]
+        return None if self.known is None else self.known[self.rows]
 
     def shape(self, split: str, index: int) -> Shape:
-        return self.whole.shape("train", index + int(self._bounds().start))
+        far = _FAR * len(self.categories) if self.held_out else 0
+        return self.whole.shape("train", index + far if self.known is None else int(self.rows[index]))
 
 
 @dataclass(frozen=True)
@@ -334,7 +336,9 @@ class Trainer:
             InputError: the state is of a run with other settings.
         """
         if state["settings"] != command_of(self.settings):
-            raise InputError(f"{file}: field 'settings' is of `{state['settings']}`; give the same options or another --name")
+            raise InputError(
+                f"{file}: field 'settings' is of `{state['settings']}`; give the same options or another --name"
+            )
         for part in ("network", "optimiser", "schedule"):
             getattr(self, part).load_state_dict(state[part])
         self.done, self.seconds, self.recent = state["done"], state["seconds"], state["recent"]
@@ -348,29 +352,40 @@ def rmse(T: Tensor, T_true: Tensor, points: Tensor) -> Tensor:
     return moved.square().sum(dim=2).mean(dim=1).sqrt()
 
 
-def train(settings: Settings, folder: Path, weights: Path, save_every_s: float = 60.0, stop_at: int | None = None) -> Path:
-    """Train to the end (or to step `stop_at`, as if killed there), resuming from `folder`, and write the weights.
+def train(settings: Settings, folder: Path, weights: Path, save_every_s: float = 60.0) -> Path:
+    """Train to the end, from where the run in `folder` was stopped if there is one, and write the weights.
 
     Args:
         settings: the run.
         folder: for checkpoint.pt, curve.csv and curve.png.
         weights: the safetensors file to write when done.
         save_every_s: seconds between checkpoints.
-        stop_at: leave after this many steps with a checkpoint and no weights.
     """
     whole = load(settings.dataset, settings.data or None)
     trainer = Trainer(settings)
+    _check_points(settings, whole, trainer.network.config.least_points)
     checkpoint = folder / "checkpoint.pt"
     _resume(trainer, checkpoint)
     held_out = _validation_batches(trainer, whole)
-    _loop(trainer, Part(whole, held_out=False), held_out, checkpoint, save_every_s, stop_at or settings.steps)
-    if trainer.done < settings.steps:
-        return checkpoint
+    _loop(trainer, Part(whole, held_out=False), held_out, checkpoint, save_every_s)
     plot_curve(trainer.curve, settings, folder / "curve.png")
     card = Card(settings.method, asdict(trainer.network.config), provenance(trainer, whole))
     save(weights, trainer.network.state_dict(), card)
     print(f"weights: {weights}", flush=True)
     return weights
+
+
+def _check_points(settings: Settings, whole: DataSet, least: int) -> None:
+    """Refuse sizes that the features or the objects cannot have."""
+    if min(settings.points) < least:
+        raise InputError(f"--points {min(settings.points)}: the features of {settings.method} need {least} or more")
+    most = whole.fixed_points
+    needed = condition(settings.condition).independent * max(settings.points)
+    if most is not None and needed > most:
+        raise InputError(
+            f"--points {max(settings.points)}: {settings.condition} takes {needed} points of an object, {settings.dataset} "
+            f"has {most}; give fewer"
+        )
 
 
 def _resume(trainer: Trainer, checkpoint: Path) -> None:
@@ -388,9 +403,7 @@ def _validation_batches(trainer: Trainer, whole: DataSet) -> list[Batch]:
     return [collate(trainer.network, part, settings.device) for part in cut]
 
 
-def _loop(
-    trainer: Trainer, part: Part, held_out: list[Batch], checkpoint: Path, save_every_s: float, last: int
-) -> None:
+def _loop(trainer: Trainer, part: Part, held_out: list[Batch], checkpoint: Path, save_every_s: float) -> None:
     settings = trainer.settings
 
     def make(step: int) -> Batch:
@@ -398,13 +411,14 @@ def _loop(
         return collate(trainer.network, problems, settings.device)
 
     start, before, saved = time.monotonic(), trainer.seconds, time.monotonic()
-    for batch in ahead(make, trainer.done, last):
+    for batch in ahead(make, trainer.done, settings.steps):
         trainer.step(batch)
         trainer.seconds = before + time.monotonic() - start
-        if trainer.done % settings.validate_every == 0 or trainer.done == settings.steps:
+        ended = trainer.done == settings.steps
+        if ended or trainer.done % settings.validate_every == 0:
             _report(trainer, trainer.validate(held_out))
             write_curve(trainer.curve, checkpoint.with_name("curve.csv"))
-        if time.monotonic() - saved > save_every_s or trainer.done == last:
+        if time.monotonic() - saved > save_every_s or ended:
             _save_checkpoint(trainer, checkpoint)
             saved = time.monotonic()
 
@@ -464,7 +478,9 @@ def plot_curve(curve: list[dict[str, float]], settings: Settings, file: Path) ->
     for name, label in (("train_loss", "train"), ("validation_loss", "validation")):
         left.semilogy(steps, [row[name] for row in curve], label=label)
     right.semilogy(steps, [row["validation_rmse"] for row in curve], color="tab:orange", label="mean RMSE")
-    right.semilogy(steps, [max(1 - row["validation_recall"], 1e-3) for row in curve], color="tab:red", label="1 - recall@0.2")
+    right.semilogy(
+        steps, [max(1 - row["validation_recall"], 1e-3) for row in curve], color="tab:red", label="1 - recall@0.2"
+    )
     for axes, title in ((left, "loss"), (right, f"held-out training shapes, N = {settings.points[-1]}")):
         axes.set(xlabel="step", title=title)
         axes.grid(alpha=0.3)

@@ -64,9 +64,9 @@ def rotation_of(M: Tensor) -> Tensor:
     """The rotation (B, 3, 3) nearest to M (B, 3, 3), that is the maximiser of tr(RᵀM) over SO(3).
 
     Its gradient is that of the polar factor: it is finite where singular values meet, unlike autograd's through the SVD,
-    and is damped where the rotation itself is ambiguous.
+    and has no part in directions in which the rotation itself is ambiguous.
     """
-    found: Tensor = _NearestRotation.apply(M)
+    found: Tensor = _NearestRotation.apply(M)  # type: ignore[no-untyped-call]
     return found
 
 
@@ -91,8 +91,8 @@ class _NearestRotation(torch.autograd.Function):
         R, p, Vt = ctx.saved_tensors
         V = Vt.transpose(1, 2)
         total = p[:, :, None] + p[:, None, :]
-        floor = _EPSILON * p[:, :1, None].clamp_min(torch.finfo(p.dtype).tiny)
-        Y = (Vt @ R.transpose(1, 2) @ grads[0] @ V) / total.clamp_min(floor)
+        clear = total > _EPSILON * p[:, :1, None]
+        Y = torch.where(clear, (Vt @ R.transpose(1, 2) @ grads[0] @ V) / torch.where(clear, total, 1.0), 0.0)
         return R @ V @ (Y - Y.transpose(1, 2)) @ Vt
 
 

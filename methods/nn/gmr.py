@@ -7,9 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from methods.nn.gmm import align, mixture, pose_loss
+from methods.nn.gmm import CENTRINGS, align, mixture, pose_loss
 from methods.nn.pointnet import PointNet
 from methods.nn.rri import NUMBERS, rri
+
+CHOICES = {"features": ("rri", "xyz"), "centring": CENTRINGS}
+"""What some fields of a configuration may be."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,11 @@ class GmrConfig:
         """Numbers a point that enter the network."""
         return NUMBERS * self.k if self.features == "rri" else 3
 
+    @property
+    def least_points(self) -> int:
+        """The fewest points a cloud may have: a pose needs three, k neighbours need k + 1."""
+        return max(3, self.k + 1) if self.features == "rri" else 3
+
 
 class GmrNet(nn.Module):
     """f_ψ, M_Θ and M_T. `forward` gives assignments; `poses` gives both transforms of pairs."""
@@ -52,9 +60,9 @@ class GmrNet(nn.Module):
         return clouds - clouds.mean(dim=1, keepdim=True)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Assignments gamma (B, N, J) float32, rows summing to 1, of features (B, N, F)."""
+        """Assignments gamma (B, N, J), rows summing to 1, of features (B, N, F)."""
         scores: Tensor = self.backbone(features)
-        return scores.float().softmax(dim=-1)
+        return scores.softmax(dim=-1)
 
     def poses(self, gamma: tuple[Tensor, Tensor], clouds: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         """(T_target_source, T_source_target), (B, 4, 4) float64 each, of (source, target) assignments and clouds."""

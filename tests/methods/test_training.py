@@ -1,0 +1,217 @@
+"""The training loop on a tiny data set of fixed points: resume, validation apart, provenance, bad options."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+
+from common.errors import InputError
+from datasets.registry import load
+from methods import training
+from methods.deepgmr import load_network
+from methods.training import (
+    Part,
+    Settings,
+    Trainer,
+    add_arguments,
+    ahead,
+    command_of,
+    points_at,
+    rmse,
+    settings_of,
+    train,
+)
+
+OBJECTS = 40
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root with a ModelNet40 of 40 random objects of 64 points, one a category."""
+    root = tmp_path_factory.mktemp("data")
+    folder = root / "modelnet40" / "modelnet40_ply_hdf5_2048"
+    folder.mkdir(parents=True)
+    draw = np.random.default_rng(0)
+    for split in ("train", "test"):
+        with h5py.File(folder / f"ply_data_{split}0.h5", "w") as handle:
+            handle["data"] = draw.uniform(-0.6, 0.6, (OBJECTS, 64, 3)).astype(np.float32)
+            handle["label"] = np.arange(OBJECTS, dtype=np.uint8)[:, None]
+    return root
+
+
+@pytest.fixture
+def settings(data: Path) -> Settings:
+    return Settings(
+        "deepgmr",
+        dataset="modelnet40",
+        data=str(data),
+        steps=6,
+        batch=2,
+        points=(32, 64),
+        validate_every=2,
+        validation=3,
+    )
+
+
+@pytest.fixture(autouse=True)
+def _restore_torch() -> None:
+    torch.set_num_threads(1)
+
+
+def run(settings: Settings, folder: Path) -> Path:
+    return train(settings, folder, folder / "w.safetensors", save_every_s=0)
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return parser.parse_args(words)
+
+
+def test_a_killed_run_goes_on_as_if_it_had_not_been(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = run(settings, tmp_path / "whole")
+    step: Callable[[Trainer, training.Batch], float] = Trainer.step
+
+    def killed(trainer: Trainer, batch: training.Batch) -> float:
+        if trainer.done == 3:
+            raise KeyboardInterrupt
+        return step(trainer, batch)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Trainer, "step", killed)
+        run(settings, tmp_path / "cut")
+    assert not (tmp_path / "cut" / "w.safetensors").exists()
+    resumed = run(settings, tmp_path / "cut")
+    assert "at step 3" in capsys.readouterr().out
+    first, second = load_file(whole), load_file(resumed)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    rows = [list(csv.DictReader((tmp_path / d / "curve.csv").open())) for d in ("whole", "cut")]
+    assert [{k: v for k, v in r.items() if k != "seconds"} for r in rows[0]] == [
+        {k: v for k, v in r.items() if k != "seconds"} for r in rows[1]
+    ]
+    assert [r["step"] for r in rows[0]] == ["2", "4", "6"]
+    assert (tmp_path / "cut" / "curve.png").stat().st_size > 5000
+
+
+def test_weights_tell_where_they_come_from(settings: Settings, tmp_path: Path) -> None:
+    file = run(replace(settings, condition="unseen", steps=2), tmp_path)
+    with safe_open(file, framework="pt") as handle:
+        card = json.loads(handle.metadata()["card"])
+    told = card["provenance"]
+    assert card["config"]["k"] == 20 and card["config"]["components"] == 16
+    assert told["categories"] == told["dataset_categories"][:20] and len(told["dataset_categories"]) == 40
+    assert told["steps"] == 2 and told["validation"]["step"] == 2
+    assert settings.data not in json.dumps(card)
+    assert told["command"].startswith("bench.py train deepgmr --dataset modelnet40 --condition unseen")
+    assert told["command"].endswith("--data $BENCH_DATA")
+    assert load_network(file).config.components == 16
+
+
+def test_another_run_s_checkpoint_is_refused(settings: Settings, tmp_path: Path) -> None:
+    run(replace(settings, steps=1), tmp_path)
+    with pytest.raises(InputError, match=r"checkpoint.pt: field 'settings' .*another --name"):
+        run(replace(settings, steps=1, seed=1), tmp_path)
+
+
+def test_validation_is_held_out_of_train_and_never_test(data: Path) -> None:
+    whole = load("modelnet40", data)
+    seen = {
+        held: {Part(whole, held).shape("train", i).name for i in range(len(Part(whole, held).labels("train")))}  # type: ignore[arg-type]
+        for held in (True, False)
+    }
+    assert not seen[True] & seen[False] and len(seen[True] | seen[False]) == OBJECTS
+    assert len(seen[True]) == OBJECTS // training.HOLD_EVERY
+    assert not any("test" in name for name in seen[True] | seen[False])
+
+
+def test_validation_of_a_split_without_end() -> None:
+    whole = load("shapes40")
+    held, rest = Part(whole, True), Part(whole, False)
+    for number in range(45):
+        shapes = [part.shape("train", part.pick("train", number, 0)) for part in (held, rest)]
+        assert shapes[0].name != shapes[1].name and shapes[0].category == shapes[1].category
+
+
+def test_every_step_draws_other_problems(settings: Settings) -> None:
+    part = Part(load(settings.dataset, settings.data), False)
+    first, again, second = (training.draw(part, settings, 32, start, 2) for start in (0, 0, 2))
+    assert all((a.source == b.source).all() for a, b in zip(first, again, strict=True))
+    assert not np.allclose(first[0].T_target_source, second[0].T_target_source)
+
+
+def test_points_in_turn(settings: Settings) -> None:
+    assert [points_at(settings, step) for step in range(6)] == [32, 32, 32, 64, 64, 64]
+    assert points_at(replace(settings, points=(64,)), 5) == 64
+
+
+def test_ahead_keeps_the_order_and_passes_errors_on() -> None:
+    assert list(ahead(lambda i: i, 3, 20)) == list(range(3, 20))  # type: ignore[arg-type, return-value]
+    with pytest.raises(ZeroDivisionError):
+        list(ahead(lambda i: 1 // (5 - i), 0, 9))  # type: ignore[arg-type, return-value]
+
+
+def test_rmse_is_its_formula() -> None:
+    draw = np.random.default_rng(0)
+    T, T_true, x = draw.normal(size=(4, 4)), draw.normal(size=(4, 4)), draw.normal(size=(50, 3)).astype(np.float32)
+    apart = (x @ T[:3, :3].T + T[:3, 3]) - (x @ T_true[:3, :3].T + T_true[:3, 3])
+    ours = rmse(torch.from_numpy(T)[None], torch.from_numpy(T_true)[None], torch.from_numpy(x)[None])
+    assert ours.item() == pytest.approx(np.sqrt((apart**2).sum(1).mean()))
+
+
+def test_the_paper_s_schedule_halves_on_a_plateau(settings: Settings) -> None:
+    trainer = Trainer(replace(settings, schedule="plateau", lr=1e-3))
+    assert type(trainer.optimiser).__name__ == "Adam"
+    for loss in [1.0] * 12:
+        trainer.schedule.step(loss)
+    assert trainer.optimiser.param_groups[0]["lr"] == pytest.approx(5e-4)
+
+
+def test_presets_and_options() -> None:
+    assert settings_of(parsed("deepgmr", "--preset", "smoke")).steps == 20
+    paper = settings_of(parsed("deepgmr", "--preset", "paper", "--points", "512", "1024"))
+    assert (paper.batch, paper.points, paper.schedule) == (32, (512, 1024), "plateau")
+    again = settings_of(parsed(*command_of(paper).removeprefix("bench.py train ").split()))
+    assert again == paper
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("deepgmr", "--steps", "0"), "--steps 0: must be above 0"),
+        (("deepgmr", "--points", "512", "-1"), "--points -1"),
+        (("deepgmr", "--lr", "0"), "--lr 0"),
+        (("deepgmr", "--validate-every", "-3"), "--validate-every -3"),
+    ],
+)
+def test_bad_options(words: tuple[str, ...], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        settings_of(parsed(*words))
+
+
+def test_an_unknown_method(settings: Settings, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="unknown learned method 'deepgrm'; did you mean deepgmr"):
+        run(replace(settings, method="deepgrm"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("points", "condition", "message"),
+    [((12, 64), "noisy", "--points 12: .*21"), ((64, 65), "noisy", "has 64"), ((33,), "resampled", "takes 66 points")],
+)
+def test_sizes_that_can_not_be(
+    settings: Settings, tmp_path: Path, points: tuple[int, ...], condition: str, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        run(replace(settings, points=points, condition=condition), tmp_path)
