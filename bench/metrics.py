@@ -22,7 +22,7 @@ RIGID_TOLERANCE = 1e-3
 """How far RᵀR may be from the identity, entry by entry, before an answer counts as no rigid motion."""
 
 MEAN_DISTANCE_POINTS = 100
-"""`mean_distance` looks at the first 100 points, as the released DeepGMR code does."""
+"""`mean_distance` looks at the first 100 points, as the released code of Yuan et al. 2020 does."""
 
 COLUMNS = (
     "rmse",
@@ -78,17 +78,17 @@ def rmse_of_moments(T: Array, T_true: Array, of: Moments) -> Array:
 
 
 def rmse_paper(T: Array, T_true: Array, points: NDArray[Any]) -> Array:
-    """(1/n) sqrt(Σ ‖T p - T_true p‖²), Eq. 20 of the DeepGMR paper as printed. It shrinks as 1/√n."""
+    """(1/n) sqrt(Σ ‖T p - T_true p‖²), Eq. 20 of Yuan et al. 2020 as printed. It shrinks as 1/√n."""
     return rmse(T, T_true, points) / np.sqrt(points.shape[-2])
 
 
 def rmse_coordinate(T: Array, T_true: Array, points: NDArray[Any]) -> Array:
-    """sqrt(mean over points and axes of the squared difference), as DCP and PRNet count: rmse / √3."""
+    """sqrt(mean over points and axes of the squared difference), as Wang and Solomon 2019 count: rmse / √3."""
     return rmse(T, T_true, points) / np.sqrt(3)
 
 
 def mean_distance(T: Array, T_true: Array, points: NDArray[Any]) -> Array:
-    """mean ‖T p - T_true p‖ over the first 100 points: what DeepGMR's released code prints as RMSE."""
+    """mean ‖T p - T_true p‖ over the first 100 points: what the released code of Yuan et al. 2020 prints as RMSE."""
     D = np.asarray(T, dtype=np.float64)[..., :3, :] - np.asarray(T_true, dtype=np.float64)[..., :3, :]
     first = np.asarray(points, dtype=np.float64)[..., :MEAN_DISTANCE_POINTS, :]
     moved = first @ np.swapaxes(D[..., :3], -1, -2) + D[..., None, :, 3]
@@ -118,7 +118,7 @@ def euler_zyx_deg(T: Array) -> Array:
 
 
 def mae_euler_deg(T: Array, T_true: Array) -> Array:
-    """Mean absolute difference of the zyx Euler angles in degrees, as in DCP and PRNet, the short way round.
+    """Mean absolute difference of the zyx Euler angles in degrees, as in Wang and Solomon 2019, the short way round.
 
     It depends on the order of the axes and jumps near gimbal lock: kept for comparison with those papers only. Their
     angles stay below 45°, where taking the short way round changes nothing.

@@ -210,14 +210,8 @@ def _times(rows: pd.DataFrame, x: pd.Series[float], xlabel: str, title: str, log
             lines = _lines(method, kind)
             axes.plot(here, times, label=style.label(method) if i == 0 else None, **lines)
             never = here[times.isna()]
-            axes.plot(
-                never,
-                np.ones(len(never)),
-                "x",
-                color=lines["color"],
-                transform=axes.get_xaxis_transform(),
-                clip_on=False,
-            )
+            top: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "clip_on": False, "in_layout": False}
+            axes.plot(never, np.ones(len(never)), "x", color=lines["color"], **top)
     axes.set_yscale("log")
     axes.set(xlabel=xlabel, ylabel="median time for one pair (ms)")
     axes.set_title(title, loc="left")

@@ -81,7 +81,7 @@ def look(method: str, kind: str) -> Look:
 
 @cache
 def _known() -> dict[str, dict[str, str]]:
-    return tomllib.loads((files("bench.report") / "looks.toml").read_text())
+    return tomllib.loads((files("bench.report") / "looks.toml").read_text(encoding="utf-8"))
 
 
 def order(method: str, kind: str) -> tuple[int, str]:

@@ -81,7 +81,7 @@ def count(value: Any) -> Cell:
 
 
 def paper_rows() -> pd.DataFrame:
-    """The packaged numbers of the DeepGMR paper: dataset, condition, points, method, method_in_paper, rmse, recall."""
+    """The numbers of Yuan et al. 2020: dataset, condition, points, method, method_in_paper, rmse, recall."""
     import pandas as pd
 
     with (files("bench.report") / "paper.csv").open() as file:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tomllib
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,28 +15,6 @@ from bench.report.compare import Place, category_tables
 
 if TYPE_CHECKING:
     import pandas as pd
-
-FORMULAS = {
-    "asked": "outcomes that are not skipped; a repeat of a problem counts again",
-    "answered": "asked, status ok, and a rigid matrix",
-    "RMSE": "sqrt(mean ‖T p − T* p‖²) over 500 points p of the source; T the estimate, T* the truth; infinite for a failure",
-    "recall@τ": "share of asked problems with RMSE < τ; its interval is Wilson's, 95 %, over distinct problems",
-    "RMSE mean over answered": "mean of RMSE over answered problems only, with a bootstrap interval (95 %, 1 000 resamples): "
-    "it rewards silence, so read it beside answered",
-    "RMSE median": "median over all asked, failures infinite",
-    "RMSE sym.": "min over g in G of RMSE against T* A g A⁻¹: G the object's rotational symmetries, A the source's pose in the "
-    "object's frame; only where G is known",
-    "RRE": "angle of R*ᵀR in degrees",
-    "RTE": "‖t − t*‖ in units of the cloud",
-    "mean_distance": "mean ‖T p − T* p‖ over the first 100 points, as DeepGMR's released code prints it",
-    "rmse_paper": "(1/n) sqrt(Σ ‖T p − T* p‖²), the paper's Eq. 20 as printed",
-    "rmse_coordinate": "RMSE / √3, the mean over points and axes, as DCP and PRNet count",
-    "mae_euler_deg": "mean absolute difference of zyx Euler angles, as DCP and PRNet count; depends on the order of axes",
-    "time": "milliseconds from two raw clouds to a pose, one pair at a time; over calls that came to their own end",
-    "pairs/s": "1 / median time of one pair; never a batch's throughput",
-    "bold": "best of the methods that are no controls, and separable from the next on the same problems: McNemar for recall, "
-    "sign-flip test for RMSE, p < 0.05, and for RMSE only among those that answered everything",
-}
 
 
 def write_report(
@@ -123,7 +102,7 @@ def _page(
         weights=_weights(outcomes),
         environment=_flat(run.get("environment", {})),
         config=_flat(run["config"]),
-        formulas=FORMULAS,
+        formulas=tomllib.loads((files("bench.report") / "formulas.toml").read_text(encoding="utf-8")),
     )
 
 
