@@ -18,7 +18,7 @@ from datasets import symmetry as groups
 
 Array = NDArray[np.float64]
 
-RIGID_TOLERANCE = 1e-3
+RIGID_TOLERANCE = 1e-4
 """How far RᵀR may be from the identity, entry by entry, before an answer counts as no rigid motion."""
 
 MEAN_DISTANCE_POINTS = 100
