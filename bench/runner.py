@@ -19,7 +19,7 @@ from bench.place import Place
 from bench.plan import Cell, make_cells, make_pieces, setting
 from bench.progress import Meter
 from bench.store import Record
-from bench.timing import Stopwatch
+from bench.timing import Stopwatch, drift_note
 from common.errors import InputError
 from datasets.problems import problem_set_sha256
 from methods import registry
@@ -210,6 +210,8 @@ def accuracy(record: Record, config: RunConfig, cells: list[Cell], usable: set[S
 def write_run_json(record: Record, folder: Path) -> dict[str, Any]:
     """Export what the record says of its run as `run.json`; returns it."""
     said: dict[str, Any] = record.get("run")
+    sentinel = record.get("sentinel_ms")
+    said |= {"sentinel_ms": sentinel, "notes": said["notes"] + drift_note(sentinel)}
     text = json.dumps(said, indent=2, ensure_ascii=False)
     (folder / "run.json").write_text(text + "\n")
     return said

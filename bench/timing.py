@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+import numpy as np
+
 from bench import solve
 from bench.child import Child, Setting
 from bench.config import RunConfig
@@ -13,8 +15,12 @@ from bench.place import Place
 from bench.plan import Cell, make_cell, setting
 from bench.progress import Meter
 from bench.store import Record
+from common.keys import rng
 from datasets.problems import ProblemKey
 from methods import registry
+
+
+DRIFT = 0.05
 
 
 class Stopwatch:
@@ -38,15 +44,20 @@ class Stopwatch:
             for method in self.children
             if (method, key.id, number) not in done
         ]
+        looks = {0, len(todo) // 2, len(todo) - 1}
+        sentinel: list[float] = []
         try:
             with Meter(self.place.console, "timing", len(todo)) as meter:
-                for number, cell, key, method in todo:
+                for turn, (number, cell, key, method) in enumerate(todo):
+                    sentinel += [sentinel_ms()] if turn in looks else []
                     row = self._time(method, number, cell, key)
                     self.record.add_outcomes([row], self.kinds[method], cell.columns)
                     meter.step(1, f"{method} at {cell.points} points")
         finally:
             for child in self.children.values():
                 child.close()
+        if sentinel:
+            self.record.put("sentinel_ms", sentinel)
 
     def _make_cells(self) -> list[Cell]:
         """The run's first data set and its second condition (noisy, by default), at every point count."""
@@ -80,3 +91,25 @@ class Stopwatch:
         outcome = solve.ask(self.children[method], problem, "timing", number)
         self.spent[method] += time.monotonic() - start
         return outcome
+
+
+def sentinel_ms() -> float:
+    """Median time in ms of the same work on one thread, whatever is benchmarked: tells whether the machine kept its pace."""
+    work = rng("sentinel").random(100_000)
+    times = []
+    for _ in range(7):
+        start = time.perf_counter()
+        np.sort(work)
+        times.append(1e3 * (time.perf_counter() - start))
+    return float(np.median(times))
+
+
+def drift_note(sentinel: list[float] | None) -> list[str]:
+    """A warning if the sentinel's times differ by more than 5 %: then so may the methods', for no reason of theirs."""
+    if not sentinel or max(sentinel) <= (1 + DRIFT) * min(sentinel):
+        return []
+    shown = ", ".join(f"{ms:.2f}" for ms in sentinel)
+    share = max(sentinel) / min(sentinel) - 1
+    return [
+        f"the machine's pace changed by {share:.0%} while timing (the same work took {shown} ms): read times with care"
+    ]
