@@ -50,7 +50,7 @@ def solve_piece(piece: Piece) -> tuple[Piece, list[Outcome], tuple[ProblemKey, .
 def ask(child: Child, problem: Problem, phase: str, repeat: int) -> Outcome:
     """One call of a method on a problem. Only the two clouds and a seed leave this process."""
     s = child.setting
-    seed = call_seed(problem.key, s.method, repeat)
+    seed = call_seed(problem, s.method, repeat)
     reply = child.register(problem.source, problem.target, seed)
     if reply["status"] == "input":
         raise InputError(reply["message"])

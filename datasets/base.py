@@ -1,7 +1,11 @@
-"""What a data set of objects is. A subclass of `DataSet` in a file of this folder is found by its file and named after it."""
+"""What a data set is: a source of objects (`DataSet`) or of real pairs (`PairSet`).
+
+A subclass in a file of this folder (or of a `--plugins` folder) is found by its file and named after it.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +16,7 @@ from numpy.typing import NDArray
 
 from common.errors import InputError
 from common.keys import rng as rng_of
+from datasets.download import Archive
 
 Points = NDArray[np.float64]
 
@@ -97,21 +102,85 @@ def centred_in_unit_sphere(triangles: Points) -> Points:
     return moved / np.linalg.norm(moved, axis=2).max()
 
 
-class DataSet(ABC):
-    """A source of objects in a train and a test split.
+class Data(ABC):
+    """What data sets of objects and of pairs have in common.
 
-    Class attributes: `licence`, `where` (how to get it). `root` is the folder given by `--data`.
-    `categories` are names in the order of their labels; `fixed_points` is the most points an object has, None if it has
-    a surface and so gives as many as asked.
+    Annotated fields of a subclass are its parameters (`folder[path=scans]`), each with a default value; `root`, the folder given
+    by `--data`, is none of them. Nothing is read before it is needed, and then kept (`cached_property`).
+
+    Class attributes: `licence`, `where` (how to get it).
     """
 
     licence: ClassVar[str] = ""
     where: ClassVar[str] = ""
+    name: str = ""
+    """What the registry knows it as."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__module__ != __name__:  # what the bases below declare are no parameters
+            dataclass(init=False, eq=False, repr=False)(cls)
+
+    def __init__(self, root: Path | None = None, **parameters: Any) -> None:
+        fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(self)  # type: ignore[arg-type]
+        if strange := set(parameters) - {f.name for f in fields}:
+            raise TypeError(f"{type(self).__name__} has no parameter {', '.join(sorted(strange))}")
+        self.root = root
+        for one in fields:
+            setattr(self, one.name, parameters.get(one.name, one.default))
+        self.check()
+
+    def check(self) -> None:  # noqa: B027 - most have nothing to check
+        """Raise ValueError if a parameter is out of range."""
+
+    @property
+    def domain(self) -> str:
+        """What the data are about, for learned methods to choose their weights by."""
+        return self.name
+
+    @property
+    def archives(self) -> tuple[Archive, ...]:
+        """What `bench.py data` can fetch of it."""
+        return ()
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What a run says of the data: files left out, and the like."""
+        return ()
+
+    @abstractmethod
+    def prepare(self) -> str:
+        """Read everything once, so that it is checked and cached; returns what there is, in words."""
+
+    def place(self, path: str) -> Path:
+        """A file or folder given as a parameter: below the data root, else below the current folder.
+
+        Raises:
+            InputError: it is in neither.
+        """
+        root = self.root or Path("data")
+        for found in (root / path, Path(path)):
+            if path and found.exists():
+                return found
+        raise InputError(
+            f"{self.name}: path '{path}' is neither below {root} nor below the current folder; {self.where}"
+        )
+
+
+class DataSet(Data):
+    """A source of objects in a train and a test split.
+
+    `categories` are names in the order of their labels; `fixed_points` is the most points an object has, None if it has
+    a surface and so gives as many as asked.
+    """
+
     categories: tuple[str, ...]
     fixed_points: int | None = None
 
-    def __init__(self, root: Path | None = None) -> None:
-        self.root = root
+    def prepare(self) -> str:
+        """Read both splits."""
+        counts = {split: self.labels(split) for split in ("train", "test")}
+        return ", ".join(f"{'endless' if k is None else len(k)} {split} objects" for split, k in counts.items())
 
     @abstractmethod
     def labels(self, split: str) -> NDArray[np.integer[Any]] | None:
@@ -147,3 +216,57 @@ class DataSet(ABC):
                 raise InputError(f"{type(self).__name__}: no {split} object of the categories asked for")
             kept[key] = rng_of("order", split, seed).permutation(rows)
         return kept[key]
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two real scans and the truth.
+
+    Attributes:
+        name, scene: what it is called, and what it is counted under (the category).
+        source, target: (N, 3) and (M, 3), each in its own frame; in metres unless the data set says otherwise.
+        T_target_source: (4, 4) float64, maps source points into the target's frame.
+        overlap: share of the source that the target shows too; NaN where it is not known.
+        information: (6, 6) matrix of `gt.info`, None where there is none.
+        source_pose, symmetry, evaluation, origin: what an exported problem kept of its own (see `datasets.problems`).
+    """
+
+    name: str
+    scene: str
+    source: NDArray[Any]
+    target: NDArray[Any]
+    T_target_source: NDArray[np.float64]
+    overlap: float = float("nan")
+    information: NDArray[np.float64] | None = None
+    source_pose: NDArray[np.float64] = field(default_factory=lambda: np.eye(4))
+    symmetry: str | None = None
+    evaluation: NDArray[np.float32] | None = None
+    origin: tuple[str, int] | None = None
+
+
+class PairSet(Data):
+    """A source of real pairs, which have their own poses. Its one condition is `real`; no pair comes twice in a run."""
+
+    shuffled: ClassVar[bool] = True
+    """Whether pairs come in a seeded order, so that the first few are of all scenes, or in that of the file."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many pairs there are."""
+
+    @abstractmethod
+    def pair(self, row: int) -> Pair:
+        """The pair with that row, 0 <= row < len."""
+
+    def pick(self, number: int, seed: int) -> int:
+        """The row of the pair of problem `number`."""
+        if not self.shuffled:
+            return number
+        orders: dict[int, NDArray[np.intp]] = self.__dict__.setdefault("_orders", {})
+        if seed not in orders:
+            orders[seed] = rng_of("pairs", seed).permutation(len(self))
+        return int(orders[seed][number])
+
+    def prepare(self) -> str:
+        """Find all pairs."""
+        return f"{len(self)} pairs"

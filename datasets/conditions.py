@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common import specs
-from common.errors import unknown
+from common.errors import InputError, unknown
 from datasets.base import NotEnoughPoints, Shape
 from datasets.poses import Matrix, move
 from datasets.visibility import overlap, visible_on_grid, visible_points
@@ -34,6 +34,8 @@ class Clean:
     independent: ClassVar[int] = 1
     """How many independent samples of the object a problem needs."""
     unseen_half: ClassVar[bool] = False
+    real: ClassVar[bool] = False
+    """Whether it takes real pairs as they are, rather than posing an object."""
 
     def make(
         self, shape: Shape, points: int, source_pose: Matrix, target_pose: Matrix, rng: np.random.Generator
@@ -177,8 +179,21 @@ class Partial(Noisy):
         return asked if fixed is None or asked > fixed else min(asked, fixed // 2)
 
 
+@dataclass(frozen=True)
+class Real(Clean):
+    """Real pairs as they are, at their own poses, thinned to N points where they have more; for sets of pairs alone."""
+
+    real: ClassVar[bool] = True
+
+    def make(
+        self, shape: Shape, points: int, source_pose: Matrix, target_pose: Matrix, rng: np.random.Generator
+    ) -> Clouds:
+        """Always an InputError: one object is no pair."""
+        raise InputError(f"condition real: {shape.name} is one object, not a pair of scans; use another condition")
+
+
 CONDITIONS: dict[str, type[Clean]] = {
-    c.__name__.lower(): c for c in (Clean, Noisy, Unseen, Resampled, Outliers, Density, Partial)
+    c.__name__.lower(): c for c in (Clean, Noisy, Unseen, Resampled, Outliers, Density, Partial, Real)
 }
 
 

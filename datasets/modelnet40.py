@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +12,9 @@ from numpy.typing import NDArray
 
 from common.errors import InputError
 from datasets.base import DataSet, MeshShape, PointShape, Shape, centred_in_unit_sphere
+from datasets.cache import Arrays, kept
+from datasets.download import Archive
+from datasets.formats import Complaint, Geometry, read
 
 CATEGORIES = tuple(
     "airplane bathtub bed bench bookshelf bottle bowl car chair cone cup curtain desk door dresser flower_pot glass_box "
@@ -21,35 +22,63 @@ CATEGORIES = tuple(
     "table tent toilet tv_stand vase wardrobe xbox".split()
 )
 POINTS_FOLDER, MESH_FOLDER = "modelnet40_ply_hdf5_2048", "ModelNet40"
+LAYOUTS = {
+    "points": Archive(
+        "modelnet40_ply_hdf5_2048.zip",
+        (
+            "https://shapenet.cs.stanford.edu/media/modelnet40_ply_hdf5_2048.zip",
+            "https://huggingface.co/datasets/Msun/modelnet40/resolve/main/modelnet40_ply_hdf5_2048.zip",
+            "https://github.com/ma-xu/pointMLP-pytorch/releases/download/Modenet40_dataset/modelnet40_ply_hdf5_2048.zip",
+        ),
+        435_000_000,
+        "c9ab8e6dfb16f67afdab25e155c79e59",
+        2_000_000_000,
+        POINTS_FOLDER,
+    ),
+    "meshes": Archive(
+        "ModelNet40.zip",
+        ("http://modelnet.cs.princeton.edu/ModelNet40.zip",),
+        2_039_180_837,
+        "79bcee68fdf02f581938ba15f4cdca51",
+        16_000_000_000,
+        MESH_FOLDER,
+    ),
+}
+"""Archive of each layout; the folder it unpacks to tells which one is there."""
 
 
 class ModelNet40(DataSet):
     """ModelNet40 with its official train/test split.
 
-    `ROOT/modelnet40/modelnet40_ply_hdf5_2048/` (fixed points, as they are: centred, in the unit sphere) is taken if it is
-    there, else `ROOT/modelnet40/ModelNet40/` (OFF meshes, centred at the area centroid, scaled to the unit sphere).
-    Symmetries of the objects are not known.
+    `ROOT/modelnet40/modelnet40_ply_hdf5_2048/` holds fixed points, taken as they are: centred, in the unit sphere.
+    `ROOT/modelnet40/ModelNet40/` holds OFF meshes, centred at the area centroid and scaled to the unit sphere. `layout` is
+    `points`, `meshes`, or `any`: the points if they are there. Symmetries of the objects are not known.
     """
 
     licence = "research use; may not be redistributed"
     where = (
-        f"get modelnet40_ply_hdf5_2048.zip (points) or ModelNet40.zip (meshes, modelnet.cs.princeton.edu) and unpack it "
-        f"as DATA/modelnet40/{POINTS_FOLDER}/ or DATA/modelnet40/{MESH_FOLDER}/, where DATA is --data or $BENCH_DATA"
+        f"bench.py data modelnet40, or get modelnet40_ply_hdf5_2048.zip (points) or ModelNet40.zip (meshes, "
+        f"modelnet.cs.princeton.edu) and unpack it as DATA/modelnet40/{POINTS_FOLDER}/ or DATA/modelnet40/{MESH_FOLDER}/, "
+        f"where DATA is --data or $BENCH_DATA"
     )
     categories = CATEGORIES
+    layout: str = "any"
 
-    def __init__(self, root: Path | None = None) -> None:
-        super().__init__(root)
-        self._points: dict[str, tuple[NDArray[np.float32], NDArray[np.int64]]] = {}
-        self._meshes: dict[str, list[tuple[Path, int]]] = {}
-        self._shapes: dict[Path, MeshShape] = {}
+    def check(self) -> None:
+        if self.layout not in ("any", *LAYOUTS):
+            raise ValueError(f"layout must be any, {' or '.join(LAYOUTS)}")
+
+    @property
+    def archives(self) -> tuple[Archive, ...]:
+        """The archive of the layout, of points if it may be any."""
+        return (LAYOUTS["points" if self.layout == "any" else self.layout],)
 
     @cached_property
     def folder(self) -> Path:
         """The folder of points or of meshes that is on disk."""
         root = self.root or Path("data")
-        for name in (POINTS_FOLDER, MESH_FOLDER):
-            for folder in (root / "modelnet40" / name, root / name):
+        for archive in LAYOUTS.values() if self.layout == "any" else self.archives:
+            for folder in (root / "modelnet40" / archive.folder, root / archive.folder):
                 if folder.is_dir():
                     return folder
         raise InputError(f"modelnet40: not found below {root}; {self.where}")
@@ -62,35 +91,43 @@ class ModelNet40(DataSet):
     @property
     def fixed_points(self) -> int | None:  # type: ignore[override]
         """Points an object has in the HDF5 files; None for meshes."""
-        return self._load_points("test")[0].shape[1] if self.is_points else None
+        return self._load_points("test")["data"].shape[1] if self.is_points else None
 
     def labels(self, split: str) -> NDArray[np.integer[Any]]:
         """Label (n,) of every object of a split."""
         if self.is_points:
-            return self._load_points(split)[1]
+            return self._load_points(split)["label"]
         return np.array([label for _, label in self._list_meshes(split)])
 
     def shape(self, split: str, index: int) -> Shape:
         """The object with that index: fixed points, or a mesh read when first asked for."""
         if self.is_points:
-            data, labels = self._load_points(split)
-            category = self.categories[labels[index]]
-            return PointShape(f"{category}_{split}_{index:05d}", category, data[index])
+            held = self._load_points(split)
+            category = self.categories[held["label"][index]]
+            return PointShape(f"{category}_{split}_{index:05d}", category, held["data"][index])
         path, label = self._list_meshes(split)[index]
         if path not in self._shapes:
             self._shapes[path] = MeshShape(path.stem, self.categories[label], read_off(path))
         return self._shapes[path]
 
-    def _load_points(self, split: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def _load_points(self, split: str) -> Arrays:
+        """`data` (n, P, 3) float32 and `label` (n,), mapped from the cache."""
         if split not in self._points:
-            parts = [_read_hdf5(f) for f in _listed_files(self.folder, split)]
-            sizes = {d.shape[1] for d, _ in parts}
-            if len(sizes) != 1:
-                raise InputError(
-                    f"{self.folder}: 'data' has different point counts {sorted(sizes)} between {split} files"
-                )
-            self._points[split] = (np.concatenate([d for d, _ in parts]), np.concatenate([lab for _, lab in parts]))
+            files = list(_listed_files(self.folder, split))
+            self._points[split] = kept("modelnet40", files, lambda: _read_split(files))
         return self._points[split]
+
+    @cached_property
+    def _points(self) -> dict[str, Arrays]:
+        return {}
+
+    @cached_property
+    def _meshes(self) -> dict[str, list[tuple[Path, int]]]:
+        return {}
+
+    @cached_property
+    def _shapes(self) -> dict[Path, MeshShape]:
+        return {}
 
     def _list_meshes(self, split: str) -> list[tuple[Path, int]]:
         if split not in self._meshes:
@@ -103,6 +140,16 @@ class ModelNet40(DataSet):
                 raise InputError(f"{self.folder}: no <category>/{split}/*.off below it; {self.where}")
             self._meshes[split] = found
         return self._meshes[split]
+
+
+def _read_split(files: list[Path]) -> dict[str, NDArray[Any]]:
+    parts = [_read_hdf5(f) for f in files]
+    sizes = {d.shape[1] for d, _ in parts}
+    if len(sizes) != 1:
+        raise InputError(
+            f"{files[0].parent}: 'data' has different point counts {sorted(sizes)} between files of a split"
+        )
+    return {"data": np.concatenate([d for d, _ in parts]), "label": np.concatenate([lab for _, lab in parts])}
 
 
 def _listed_files(folder: Path, split: str) -> Iterator[Path]:
@@ -144,25 +191,16 @@ def _read_hdf5(file: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
 
 
 def read_off(file: Path) -> NDArray[np.float64]:
-    """Triangles (T, 3, 3) of an OFF mesh, centred at the area centroid and scaled to the unit sphere.
+    """Triangles (T, 3, 3) of a mesh, centred at the area centroid and scaled to the unit sphere.
 
     Headers that run into the counts (`OFF123 456 0`), as in some files of the archive, are taken as meant.
     """
-    import trimesh
 
-    text = file.read_text(errors="replace")
-    match = re.match(r"\s*OFF\s*(?=[\d#\s])", text)
-    if not match:
-        raise InputError(
-            f"{file}: header is '{text[:12].splitlines()[0] if text.strip() else ''}', not 'OFF'; mend or remove it"
-        )
-    try:
-        mesh = trimesh.load(io.StringIO("OFF\n" + text[match.end() :]), file_type="off", process=False, force="mesh")
-        triangles = np.asarray(mesh.triangles, dtype=np.float64)  # type: ignore[attr-defined]
-        if not np.isfinite(triangles).all():
-            raise ValueError("a vertex is not finite")
-        return centred_in_unit_sphere(triangles)
-    except Exception as error:
-        raise InputError(
-            f"{file}: vertices or faces do not read ({type(error).__name__}: {error}); mend or remove it"
-        ) from error
+    def placed(found: Geometry) -> Geometry:
+        if found.triangles is None:
+            raise Complaint("has no faces")
+        return Geometry(found.points, centred_in_unit_sphere(found.triangles))
+
+    triangles = read(file, placed).triangles
+    assert triangles is not None
+    return triangles

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from common.errors import InputError
 from common.keys import rng as rng_of
 from common.keys import seed_of
-from datasets.base import DataSet
+from datasets.base import DataSet, PairSet
 from datasets.conditions import condition, labels_allowed
 from datasets.poses import Matrix, angle_deg, haar, sample_pose
 
@@ -49,6 +50,9 @@ class Problem:
         T_target_source: (4, 4) float64, maps source points into the target's frame.
         source_pose: (4, 4) float64, the pose A of the source from the object's own frame (for its symmetries).
         tags: object, category, angle_deg, translation, overlap, symmetry.
+        information: (6, 6) matrix of the correspondences of a real pair (`gt.info`), None where there is none.
+        evaluation: evaluation points (n, 3) that an exported problem brought along.
+        origin: id and seed that an exported problem was made with; what is random about it goes on being drawn by them.
     """
 
     key: ProblemKey
@@ -57,11 +61,21 @@ class Problem:
     T_target_source: Matrix
     source_pose: Matrix
     tags: dict[str, Any]
+    information: NDArray[np.float64] | None = None
+    evaluation: NDArray[np.float32] | None = None
+    origin: tuple[str, int] | None = None
+
+    @property
+    def identity(self) -> tuple[str, int]:
+        """Id and seed by which what is random about the problem is drawn."""
+        return self.origin or (self.key.id, self.key.seed)
 
     @property
     def evaluation_points(self) -> NDArray[np.float32]:
         """500 points (500, 3) of the source on which errors are measured; drawn with repetition if it has fewer."""
-        draw = rng_of("evaluation", self.key.id, self.key.seed)
+        if self.evaluation is not None:
+            return self.evaluation
+        draw = rng_of("evaluation", *self.identity)
         rows = draw.choice(len(self.source), EVALUATION_POINTS, replace=len(self.source) < EVALUATION_POINTS)
         return self.source[rows]
 
@@ -71,13 +85,46 @@ class Problem:
         return hashlib.sha256(b"".join(np.ascontiguousarray(p).tobytes() for p in parts)).digest()
 
 
-def make_problem(dataset: DataSet, key: ProblemKey) -> Problem:
+def make_problem(dataset: DataSet | PairSet, key: ProblemKey) -> Problem:
     """Draw the problem of a key.
 
-    The object and both poses do not depend on the condition or on N, so that conditions are compared on the same ones.
-
     Raises:
+        InputError: the condition is for objects and the data set has pairs, or the other way round.
         NotEnoughPoints: the object is a fixed point set that cannot give them.
+    """
+    return _real_problem(dataset, key) if isinstance(dataset, PairSet) else _posed_problem(dataset, key)
+
+
+def _real_problem(dataset: PairSet, key: ProblemKey) -> Problem:
+    """A pair as it is; neither sampler nor angles have a part in it."""
+    if not condition(key.condition).real:
+        raise InputError(f"{key.dataset}: real pairs have their own poses; the only condition is real")
+    pair = dataset.pair(dataset.pick(key.index, key.seed))
+    draw = rng_of("real", key.dataset, key.seed, key.index, key.points)
+    source, target = (_thinned(cloud, key.points, draw) for cloud in (pair.source, pair.target))
+    T = np.asarray(pair.T_target_source, dtype=np.float64)
+    tags = {
+        "object": pair.name,
+        "category": pair.scene,
+        "angle_deg": angle_deg(T[:3, :3]),
+        "translation": float(np.linalg.norm(T[:3, 3])),
+        "overlap": pair.overlap,
+        "symmetry": pair.symmetry,
+    }
+    kept = pair.information, pair.evaluation, pair.origin
+    return Problem(key, source, target, T, pair.source_pose, tags, *kept)
+
+
+def _thinned(cloud: NDArray[Any], points: int, draw: np.random.Generator) -> NDArray[np.float32]:
+    """Random `points` of a cloud in their order, or the cloud as it is if it has no more."""
+    rows = np.sort(draw.permutation(len(cloud))[:points]) if len(cloud) > points else slice(None)
+    return np.ascontiguousarray(cloud[rows], dtype=np.float32)
+
+
+def _posed_problem(dataset: DataSet, key: ProblemKey) -> Problem:
+    """An object at two poses.
+
+    The object and both poses do not depend on the condition or on N, so that conditions are compared on the same ones.
     """
     made = condition(key.condition)
     labels = labels_allowed(made, key.split, len(dataset.categories))
@@ -99,9 +146,9 @@ def make_problem(dataset: DataSet, key: ProblemKey) -> Problem:
     return Problem(key, source, target, T, A, tags)
 
 
-def call_seed(key: ProblemKey, method: str, repeat: int) -> int:
+def call_seed(problem: Problem, method: str, repeat: int) -> int:
     """The seed a method gets for a problem: tells nothing of the problem, and differs between methods and repeats."""
-    return seed_of("call", key.id, key.seed, method, repeat)
+    return seed_of("call", *problem.identity, method, repeat)
 
 
 def problem_set_sha256(digests: Iterable[bytes]) -> str:

@@ -1,4 +1,4 @@
-"""Data sets by name: each is a file of this folder (or of a `--plugins` folder) with one subclass of `DataSet`."""
+"""Data sets by name: each is a file of this folder (or of a `--plugins` folder) with one subclass of `DataSet` or `PairSet`."""
 
 from __future__ import annotations
 
@@ -7,20 +7,26 @@ from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 
-from common.errors import unknown
+from common import specs
+from common.errors import InputError, unknown
 from common.plugins import classes_of, folder_modules, package_modules
-from datasets.base import DataSet
+from datasets.base import DataSet, PairSet
+
+SKIP_BAD = "skip_bad"
 
 
 @lru_cache(maxsize=8)
-def available(plugins: Path | None = None) -> dict[str, type[DataSet]]:
+def available(plugins: Path | None = None) -> dict[str, type[DataSet] | type[PairSet]]:
     """Name to class of every data set."""
     modules: list[ModuleType] = list(package_modules("datasets"))
     modules += list(folder_modules(plugins)) if plugins else []
-    found: dict[str, type[DataSet]] = {}
+    found: dict[str, type[DataSet] | type[PairSet]] = {}
     for module in modules:
-        for cls in classes_of(module, DataSet):  # type: ignore[type-abstract]  # returns concrete ones only
-            found[module.__name__.rsplit(".", 1)[-1].removeprefix("plugin_")] = cls
+        name = module.__name__.rsplit(".", 1)[-1].removeprefix("plugin_")
+        # mypy takes the abstract bases for what is returned
+        classes = [*classes_of(module, DataSet), *classes_of(module, PairSet)]  # type: ignore[type-abstract]
+        if classes:
+            found[name] = classes[-1]
     return found
 
 
@@ -29,13 +35,36 @@ def data_root(given: str | Path | None = None) -> Path:
     return Path(given or os.environ.get("BENCH_DATA") or "data")
 
 
-def load(name: str, root: str | Path | None = None, plugins: Path | None = None) -> DataSet:
-    """Open a data set. Files are read when first needed.
+def open_data(text: str, root: str | Path | None = None, plugins: Path | None = None) -> DataSet | PairSet:
+    """The data set written as `shapes40` or `fragments[path=3dmatch]`. Files are read when first needed.
 
     Raises:
-        InputError: there is no such data set, or its files are missing or broken.
+        InputError: there is no such data set or parameter.
     """
-    found = available(plugins)
-    if name not in found:
-        raise unknown("data set", name, found)
-    return found[name](data_root(root))
+    spec, found = specs.parse(text), available(plugins)
+    if spec.name not in found:
+        raise unknown("data set", spec.name, found)
+    made = specs.build(found[spec.name], spec, {"root": data_root(root)}, "data set")
+    made.name = spec.name
+    return made
+
+
+def load(text: str, root: str | Path | None = None, plugins: Path | None = None) -> DataSet:
+    """A data set of objects, such as methods are trained on.
+
+    Raises:
+        InputError: there is no such data set or parameter, or it is one of pairs.
+    """
+    made = open_data(text, root, plugins)
+    if isinstance(made, PairSet):
+        raise InputError(f"{text}: a set of real pairs, not of objects; name another data set")
+    return made
+
+
+def leaving_out(text: str, plugins: Path | None = None) -> str:
+    """The same data set told to leave out what does not read, if it can: `--skip-bad` as a parameter."""
+    made, spec = open_data(text, None, plugins), specs.parse(text)
+    if not hasattr(made, SKIP_BAD) or SKIP_BAD in spec.given:
+        return text
+    given = [*(f"{k}={v}" for k, v in spec.given.items()), f"{SKIP_BAD}=true"]
+    return f"{spec.name}[{','.join(given)}]"

@@ -111,9 +111,9 @@ def test_off_headers_of_the_archive_are_read(tmp_path, header):
     [
         ("", "header is ''"),
         ("PLY\n" + CUBE, "header is 'PLY'"),
-        ("OFF\n" + CUBE[:60], "do not read"),
-        ("OFF\n" + CUBE.replace("3 1 6 5", "3 1 6 99"), "do not read"),
-        ("OFF\n" + CUBE.replace("1 1 1\n", "nan 1 1\n", 1), "do not read"),
+        ("OFF\n" + CUBE[:60], "does not read"),
+        ("OFF\n" + CUBE.replace("3 1 6 5", "3 1 6 99"), "does not read"),
+        ("OFF\n" + CUBE.replace("1 1 1\n", "nan 1 1\n", 1), "not finite"),
         ("OFF\n3 1 0\n0 0 0\n0 0 0\n0 0 0\n3 0 1 2\n", "no area"),
     ],
 )

@@ -1,0 +1,95 @@
+"""Range scans of the Stanford 3D Scanning Repository (Turk and Levoy 1994; Curless and Levoy 1996), with their poses."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from common.errors import InputError
+from datasets.cache import Arrays, kept
+from datasets.formats import read_all
+from datasets.poses import Matrix, move
+from datasets.scans import PosedScans, posed
+
+
+class Stanford(PosedScans):
+    """Real pairs of range scans of one object, from a `.conf` of poses and its `.ply` files.
+
+    All scans of an object are divided by one length, the radius of the sphere around its aligned scans, so that thresholds
+    for unit objects hold, and `near` is in units of it; each scan stays in its scanner's frame. Scans that a `.conf` names
+    but that are not on disk are left out.
+    """
+
+    licence = "Stanford 3D Scanning Repository: research use, with credit to the Stanford Computer Graphics Laboratory"
+    where = (
+        "get an object's range data at graphics.stanford.edu/data/3Dscanrep (bunny.tar.gz …) and unpack it below "
+        "DATA/stanford/, where DATA is --data or $BENCH_DATA"
+    )
+    path: str = "stanford"
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """How many scans are not on disk or do not read."""
+        lost = {name: len(arrays["lost"]) for name, arrays in self.groups.items()}
+        told = [f"{name}: {n} scans that its .conf names are not on disk" for name, n in lost.items() if n]
+        return (*told, *super().remarks)
+
+    @cached_property
+    def groups(self) -> dict[str, Arrays]:  # type: ignore[override]
+        """The scans of every `.conf`."""
+        top = self.place(self.path)
+        confs = sorted(top.rglob("*.conf")) if top.is_dir() else [top]
+        if not confs:
+            raise InputError(f"{top}: no .conf below it; {self.where}")
+        return {conf.stem: self._object(conf) for conf in confs}
+
+    def _object(self, conf: Path) -> Arrays:
+        poses = read_conf(conf)
+        there = {conf.parent / name: T for name, T in poses.items() if (conf.parent / name).is_file()}
+        lost = [name for name in poses if not (conf.parent / name).is_file()]
+        if len(there) < 2:
+            raise InputError(
+                f"{conf}: fewer than two of the scans it names are beside it; copy them, such as {lost[0]}"
+            )
+        what = f"stanford near {self.near} skip_bad {self.skip_bad} lost {' '.join(lost)}"
+        return kept(what, [conf, *there], lambda: self._read(there) | {"lost": np.array(lost, dtype=np.str_)})
+
+    def _read(self, poses: dict[Path, Matrix]) -> Arrays:
+        geometries, bad = read_all(poses, self.skip_bad)
+        scans = {file: g.points for file, g in zip(poses, geometries, strict=True) if g is not None}
+        world = np.concatenate([move(poses[file], points) for file, points in scans.items()])
+        radius = float(np.linalg.norm(world - (world.min(axis=0) + world.max(axis=0)) / 2, axis=1).max())
+        scale = np.diag([1 / radius] * 3 + [1.0])
+        frames = {file.stem: scale @ poses[file] @ np.linalg.inv(scale) for file in scans}
+        return posed({file.stem: points / radius for file, points in scans.items()}, frames, self.near, bad)
+
+
+def read_conf(file: Path) -> dict[str, Matrix]:
+    """Name and pose (4, 4), scan into the object's frame, of every `bmesh name tx ty tz qx qy qz qw` of a `.conf`.
+
+    The rotation is the transpose of the quaternion's matrix: with it the bunny's scans agree to the scanner's resolution,
+    without it they do not meet.
+
+    Raises:
+        InputError: a line is not whole, or there is none.
+    """
+    from scipy.spatial.transform import Rotation
+
+    found: dict[str, Matrix] = {}
+    for line in file.read_text(errors="replace").splitlines():
+        words = line.split()
+        if not words or words[0] != "bmesh":
+            continue
+        try:
+            name, *numbers = words[1:]
+            T = np.eye(4)
+            T[:3, :3] = Rotation.from_quat([float(n) for n in numbers[3:]]).as_matrix().T
+            T[:3, 3] = [float(n) for n in numbers[:3]]
+        except ValueError as error:
+            raise InputError(f"{file}: '{line[:60]}' is not 'bmesh name tx ty tz qx qy qz qw'; mend it") from error
+        found[name] = T
+    if not found:
+        raise InputError(f"{file}: no line 'bmesh name tx ty tz qx qy qz qw' in it; copy it again")
+    return found

@@ -1,0 +1,11 @@
+"""What all tests share."""
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def cache_folder(tmp_path_factory, monkeypatch):
+    """Every test has a cache of its own, so that none is written to the user's."""
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("BENCH_CACHE", str(folder))
+    return folder
