@@ -50,8 +50,9 @@ def _search_tree(cloud: Tensor, k: int) -> Tensor:
     from scipy.spatial import cKDTree
 
     array = cloud.detach().numpy()
-    found = torch.from_numpy(cKDTree(array, balanced_tree=False, compact_nodes=False).query(array, k + 1)[1])
-    return _without_self(found.long(), torch.arange(len(array)))
+    tree = cKDTree(array, balanced_tree=False, compact_nodes=False)
+    found = tree.query(array, k + 1, workers=torch.get_num_threads())[1]
+    return _without_self(torch.from_numpy(found).long(), torch.arange(len(array)))
 
 
 def _search_blocks(cloud: Tensor, k: int) -> Tensor:
