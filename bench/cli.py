@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -53,15 +54,25 @@ def _parser(train: bool) -> tuple[argparse.ArgumentParser, list[str]]:
     report = commands.add_parser("report", help="write CSVs and report of a run again, from its stored poses")
     report.add_argument("run", type=Path, help="name or folder of a run, such as results/NAME")
     report.set_defaults(do=_report)
+    problems = commands.add_parser("problems", help="tell the SHA-256 of problem sets, and write them to a file")
+    _problem_flags(problems)
+    problems.add_argument("--export", type=Path, metavar="FILE", help="HDF5 file to write, for pairs[path=FILE]")
+    problems.set_defaults(do=_problems)
+    data = commands.add_parser("data", help="download and prepare a data set, or take it from where it is on disk")
+    data.add_argument("name", metavar="NAME", help="a data set (bench.py list)")
+    data.add_argument("--from", dest="source", type=Path, metavar="PATH", help="archive or unpacked folder on disk")
+    data.add_argument("--data", help="folder that holds one folder a data set; default $BENCH_DATA, else ./data")
+    data.add_argument("--plugins", type=_folder, help="folder with methods and data sets of your own")
+    data.set_defaults(do=_data)
     training = commands.add_parser("train", help="train a learned method")
     if train:  # its flags are its own, and importing them takes a while
         _train_flags(training)
     return parser, list(commands.choices)
 
 
-def _run_flags(run: argparse.ArgumentParser) -> None:
-    add = run.add_argument
-    add("--methods", nargs="+", default=["all"], metavar="M", help='all, or names: icp fgr+icp "icp[trim=0.3]"')
+def _problem_flags(command: argparse.ArgumentParser) -> None:
+    """What says which problems there are."""
+    add = command.add_argument
     add("--datasets", nargs="+", metavar="D", help="data sets (bench.py list)")
     add("--conditions", nargs="+", metavar="C", help='clean noisy unseen resampled "noisy[sigma=0.02]"')
     add("--points", nargs="+", metavar="N", help="points of a cloud, one or several")
@@ -69,17 +80,24 @@ def _run_flags(run: argparse.ArgumentParser) -> None:
     add("--max-angle", type=float, metavar="DEG", help="largest rotation, in degrees")
     add("--sampler", help="of rotations: axis_angle, haar, euler45")
     add("--problems", type=int, metavar="N", help="problems of each condition")
-    add("--timing-rounds", type=int, metavar="N", help="timed calls of each method at each point count (0: none)")
     add("--seed", type=int, default=0)
     add("--preset", default="quick", help="what is not said otherwise (bench.py list)")
     add("--data", help="folder that holds one folder a data set; default $BENCH_DATA, else ./data")
+    add("--plugins", type=_folder, help="folder with methods and data sets of your own")
+    add("--skip-bad", action="store_true", help="leave out files that do not read, instead of stopping")
+
+
+def _run_flags(run: argparse.ArgumentParser) -> None:
+    _problem_flags(run)
+    add = run.add_argument
+    add("--methods", nargs="+", default=["all"], metavar="M", help='all, or names: a a+b "a[parameter=value]"')
+    add("--timing-rounds", type=int, metavar="N", help="timed calls of each method at each point count (0: none)")
     add("--out", metavar="NAME", help="names results/NAME and reports/NAME, below the current folder")
     add("--jobs", type=int, default=min(os.cpu_count() or 1, 8), help="processes for the accuracy problems")
     add("--threads", type=int, default=1, help="threads a method may use")
     add("--device", default="cpu", help="of learned methods: cpu or cuda")
     add("--timeout", type=float, metavar="S", help="seconds a method may take for a pair")
     add("--memory-limit", type=float, metavar="GB", help="memory a method may use for a pair")
-    add("--plugins", type=_folder, help="folder with methods and data sets of your own")
     add("--fresh", action="store_true", help="start over instead of continuing")
     run.set_defaults(do=_run)
 
@@ -103,13 +121,44 @@ def _run(flags: argparse.Namespace) -> None:
     made = config.from_flags(flags)
     if flags.jobs < 1:
         raise InputError("--jobs: must be at least 1")
-    name = flags.out or f"{flags.preset}-{'-'.join(made.datasets)}-{made.hash[:8]}"
+    data_sets = re.sub(r"[^\w.]+", "-", "-".join(made.datasets)).strip("-")
+    name = flags.out or f"{flags.preset}-{data_sets}-{made.hash[:8]}"
     folder = RESULTS / name
     if flags.fresh and folder.exists():
         shutil.rmtree(folder)
     console = _console()
     place = Place(folder, str(data_root(flags.data).resolve()), flags.jobs, flags.plugins, console, flags.command)
     write_all(runner.run(made, place), folder, console)
+
+
+def _problems(flags: argparse.Namespace) -> None:
+    from bench import config, problem_file
+    from bench.plan import make_cells
+    from datasets.registry import data_root
+
+    root = str(data_root(flags.data).resolve())
+    cells = make_cells(config.of_problems(flags), root, flags.plugins)
+    for cell in cells:
+        if cell.skip:
+            print(f"{cell.name} is skipped: {cell.skip}", file=sys.stderr)
+    where = [c for c in cells if not c.skip], root, flags.plugins
+    found = problem_file.export(flags.export, *where) if flags.export else problem_file.hashes(*where)
+    for name, sha256 in found.items():
+        print(f"{sha256}  {name}")
+
+
+def _data(flags: argparse.Namespace) -> None:
+    from datasets.download import get
+    from datasets.registry import data_root, open_data
+
+    root = data_root(flags.data)
+    wanted = open_data(flags.name, root, flags.plugins)
+    print(f"{flags.name}: licence: {wanted.licence}")
+    if wanted.archives:
+        get(wanted.name, wanted.archives, root, flags.source, print)
+    elif flags.source:
+        raise InputError(f"--from: {wanted.name} has no archive to take; {wanted.where}")
+    print(f"{flags.name}: {open_data(flags.name, root, flags.plugins).prepare()}, ready")
 
 
 def _console() -> Console:
@@ -135,11 +184,12 @@ def write_all(record: Record, folder: Path, console: Console) -> None:
     from bench.runner import write_run_json
 
     run = write_run_json(record, folder)
-    problems, outcomes = record.problems(), record.outcomes()
-    export.write_csvs(problems, outcomes, run, folder)
+    outcomes = record.outcomes()
+    frames = export.tables(record.problems(), outcomes, run)
+    export.write_csvs(frames, folder)
     reports = REPORTS / folder.resolve().name
-    write_report(folder, reports, run, problems, outcomes)
-    console.print(terminal_summary(export.tables(problems, outcomes, run)["summary"]))
+    write_report(folder, reports, run, frames, outcomes)
+    console.print(terminal_summary(frames["summary"]))
     for what, where in (("CSVs", folder), ("plots", reports), ("report", reports / "report.html")):
         console.print(f"{what:8}{where}", highlight=False, soft_wrap=True)
 

@@ -343,11 +343,10 @@ def tables(problems: pd.DataFrame, outcomes: pd.DataFrame, run: dict[str, Any]) 
     }
 
 
-def write_csvs(problems: pd.DataFrame, outcomes: pd.DataFrame, run: dict[str, Any], folder: Path) -> list[Path]:
-    """Write every table as `folder/<name>.csv`, each whole or not at all; floats in their shortest exact form."""
+def write_csvs(frames: dict[str, pd.DataFrame], folder: Path) -> list[Path]:
+    """Write the tables as `folder/<name>.csv`, each whole or not at all; floats in their shortest exact form."""
     folder.mkdir(parents=True, exist_ok=True)
-    found = tables(problems, outcomes, run)
-    return [write_atomically(folder / f"{name}.csv", csv_text(table)) for name, table in found.items()]
+    return [write_atomically(folder / f"{name}.csv", csv_text(table)) for name, table in frames.items()]
 
 
 def csv_text(table: pd.DataFrame) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench import metrics
+
 STATUSES = ("ok", "no_solution", "invalid", "error", "timeout", "crash", "out_of_memory", "skipped")
 
 
@@ -34,9 +36,6 @@ class Outcome:
     notes: dict[str, Any] = field(default_factory=dict)
 
 
-RIGID_TOLERANCE = 1e-4
-
-
 def pose_fault(pose: Any) -> str | None:
     """Why an answer is not a rigid (4, 4) matrix; None if it is. A reflection or a scaling is not rigid."""
     try:
@@ -47,7 +46,10 @@ def pose_fault(pose: Any) -> str | None:
         return f"the answer has shape {T.shape}, not (4, 4)"
     if not np.isfinite(T).all():
         return "the answer is not finite"
-    R = T[:3, :3]
-    if np.abs(T[3] - (0, 0, 0, 1)).max() > RIGID_TOLERANCE or np.abs(R @ R.T - np.eye(3)).max() > RIGID_TOLERANCE:
-        return "the answer is not rigid"
-    return "the answer is a reflection" if np.linalg.det(R) < 0 else None
+    if not metrics.is_rigid(T):
+        return "the answer is a reflection" if metrics.is_rigid(T * _MIRROR) else "the answer is not rigid"
+    return None
+
+
+_MIRROR = np.array([[1, 1, -1, 1]] * 3 + [[1, 1, 1, 1]])
+"""Turns a reflection into a rotation, element by element."""

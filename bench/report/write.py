@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def write_report(
-    run_folder: Path, report_folder: Path, run: dict[str, Any], problems: pd.DataFrame, outcomes: pd.DataFrame
+    run_folder: Path, report_folder: Path, run: dict[str, Any], frames: dict[str, pd.DataFrame], outcomes: pd.DataFrame
 ) -> list[Path]:
     """Draw and write everything a person reads of a run.
 
@@ -26,14 +26,14 @@ def write_report(
         run_folder: where the run's CSVs are; the page links there.
         report_folder: where to write; made if missing.
         run: what `run.json` holds.
-        problems: see `bench.export`.
+        frames: what `bench.export.tables` computed.
         outcomes: see `bench.export`.
 
     Returns:
         The files written, the HTML page first.
     """
     report_folder.mkdir(parents=True, exist_ok=True)
-    frames, threshold = export.tables(problems, outcomes, run), float(run["config"]["threshold"])
+    threshold = float(run["config"]["threshold"])
     compared = category_tables(frames["trials"])
     drawn = figures.draw_all(frames, compared, threshold, report_folder / "figures")
     summary = tables.summary_tables(frames["summary"], frames["trials"], threshold)

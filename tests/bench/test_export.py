@@ -167,9 +167,9 @@ def test_without_a_timed_phase_times_are_of_the_accuracy_phase(made):
 
 def test_csvs_are_the_same_bytes_whatever_the_order(made, tmp_path):
     problems, outcomes, run = made
-    one = export.write_csvs(problems, outcomes, run, tmp_path / "a")
+    one = export.write_csvs(export.tables(problems, outcomes, run), tmp_path / "a")
     shuffled = outcomes.sample(frac=1, random_state=5)
-    two = export.write_csvs(problems.sample(frac=1, random_state=6), shuffled, run, tmp_path / "b")
+    two = export.write_csvs(export.tables(problems.sample(frac=1, random_state=6), shuffled, run), tmp_path / "b")
     assert [p.name for p in one] == [p.name for p in two]
     for a, b in zip(one, two, strict=True):
         assert a.read_bytes() == b.read_bytes(), a.name

@@ -30,7 +30,9 @@ def whole():
 def written(made, tmp_path_factory):
     problems, outcomes, run = made
     folder = tmp_path_factory.mktemp("run")
-    return folder, write_report(folder / "results" / "a", folder / "reports" / "a", run, problems, outcomes)
+    return folder, write_report(
+        folder / "results" / "a", folder / "reports" / "a", run, export.tables(problems, outcomes, run), outcomes
+    )
 
 
 def test_everything_asked_for_is_written(written):
@@ -77,9 +79,9 @@ def test_the_page_says_what_a_reader_needs(written, made):
 
 def test_two_reports_of_one_run_are_the_same_bytes(written, made, tmp_path):
     problems, outcomes, run = made
-    again = write_report(
-        tmp_path / "results" / "a", tmp_path / "reports" / "a", run, problems, outcomes.sample(frac=1, random_state=3)
-    )
+    shuffled = outcomes.sample(frac=1, random_state=3)
+    frames = export.tables(problems, shuffled, run)
+    again = write_report(tmp_path / "results" / "a", tmp_path / "reports" / "a", run, frames, shuffled)
     for one, two in zip(written[1], again, strict=True):
         if one.suffix != ".png":
             assert one.read_bytes() == two.read_bytes(), one.name
@@ -260,5 +262,11 @@ def test_runs_with_little_in_them(made, tmp_path, keep):
         "accuracy": outcomes[outcomes["phase"] == "accuracy"],
         "one method": outcomes[(outcomes["method"] == "icp") & (outcomes["phase"] == "accuracy")],
     }[keep]
-    files = write_report(tmp_path / "run", tmp_path / "report", run | {"notes": [], "unavailable": {}}, problems, kept)
+    files = write_report(
+        tmp_path / "run",
+        tmp_path / "report",
+        run | {"notes": [], "unavailable": {}},
+        export.tables(problems, kept, run),
+        kept,
+    )
     assert files[0].exists() and len(files) >= 2
