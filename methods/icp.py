@@ -10,6 +10,8 @@ from common.errors import InputError
 from methods._features import Normals, Points, normals, require_positive, unit_pair
 from methods.base import Cloud, Method, Pose, rigid
 
+DAMPING = 0.01  # of the mean curvature; without it a noisy plate, free to slide in its plane, slides out of sight
+
 
 class Icp(Method):
     """Iterative closest point: distances to the target's tangent planes (Chen 1992), worst pairs trimmed (Chetverikov 2002).
@@ -27,7 +29,7 @@ class Icp(Method):
 
     trim: float = 0.1
     iterations: int = 50
-    tolerance: float = 1e-6
+    tolerance: float = 1e-5
     normal_radius: float = 0.2
 
     def __post_init__(self) -> None:
@@ -58,7 +60,7 @@ class Icp(Method):
 
 
 def point_to_plane_step(p: Points, q: Points, n: Normals) -> tuple[Pose, float]:
-    """The rigid step that minimises sum (n . (R p + t - q))^2 with R linearised, and its size.
+    """The rigid step that minimises sum (n . (R p + t - q))^2 with R linearised and damped, and its size.
 
     Args:
         p: moved source points (K, 3).
@@ -71,7 +73,8 @@ def point_to_plane_step(p: Points, q: Points, n: Normals) -> tuple[Pose, float]:
     """
     A = np.hstack([np.cross(p, n), n])
     b = np.einsum("ij,ij->i", n, q - p)
-    x = np.linalg.lstsq(A.T @ A, A.T @ b, rcond=1e-10)[0]
+    H = A.T @ A
+    x = np.linalg.solve(H + DAMPING * np.trace(H) / 6 * np.eye(6), A.T @ b)
     return rigid(Rotation.from_rotvec(x[:3]).as_matrix(), x[3:]), float(
         max(np.linalg.norm(x[:3]), np.linalg.norm(x[3:]))
     )

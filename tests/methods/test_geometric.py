@@ -75,15 +75,22 @@ def test_trimming_withstands_points_without_a_match() -> None:
     assert error[1] < 1e-4 < 1e-2 < error[0]
 
 
-def test_point_to_plane_step_solves_the_linear_problem() -> None:
+def test_point_to_plane_step_undoes_a_small_move_but_for_its_damping() -> None:
     rng = np.random.default_rng(3)
-    p, n = rng.normal(size=(2, 50, 3))
+    p, n = rng.normal(size=(2, 500, 3))
     n /= np.linalg.norm(n, axis=1, keepdims=True)
     turn, shift = np.array([2e-4, -1e-4, 3e-4]), np.array([1e-4, 2e-4, -1e-4])
     T, size = point_to_plane_step(p, p @ Rotation.from_rotvec(turn).as_matrix().T + shift, n)
-    assert np.allclose(Rotation.from_matrix(T[:3, :3]).as_rotvec(), turn, atol=1e-6)
-    assert np.allclose(T[:3, 3], shift, atol=1e-6)
-    assert size == pytest.approx(np.linalg.norm(turn), rel=1e-2)
+    assert np.allclose(Rotation.from_matrix(T[:3, :3]).as_rotvec(), turn, rtol=0.05, atol=2e-6)
+    assert np.allclose(T[:3, 3], shift, rtol=0.05, atol=2e-6)
+    assert size == pytest.approx(np.linalg.norm(turn), rel=0.05)
+
+
+def test_a_noisy_plate_does_not_slide_away() -> None:
+    rng = np.random.default_rng(0)
+    source, target = (rng.uniform(-1, 1, size=(2, 300, 3)) * [1, 1, 0]) + rng.normal(scale=0.01, size=(2, 300, 3))
+    T = solve(Icp(), source.astype(np.float32), target.astype(np.float32))
+    assert np.abs(T[:3, 3]).max() < 0.5
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: type(m).__name__)
