@@ -165,7 +165,7 @@ def _console() -> Console:
     """The terminal; a log gets lines that hold the summary's 100 columns."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else 100)
+    return Console(width=None if sys.stdout.isatty() else 100, markup=False)  # names hold brackets
 
 
 def _report(flags: argparse.Namespace) -> None:

@@ -15,7 +15,8 @@ from bench.child import Limits
 from common import specs
 from common.errors import InputError, unknown
 from common.keys import digest
-from datasets.conditions import condition
+from datasets import registry as data_sets
+from datasets.conditions import REAL, condition
 from datasets.poses import SAMPLERS
 from methods import registry
 
@@ -108,11 +109,14 @@ def from_flags(flags: argparse.Namespace) -> RunConfig:
     preset = load_preset(flags.preset)
     points = _numbers(flags.points, int, "--points") or preset["points"]
     asked = specs.split_list(flags.methods)
+    datasets = tuple(specs.split_list(flags.datasets or preset["datasets"]))
+    if flags.skip_bad:
+        datasets = tuple(data_sets.leaving_out(text, flags.plugins) for text in datasets)
     return RunConfig(
         methods=_methods(asked, flags.plugins, preset),
         oracle=ORACLE in asked or "all" in asked,
-        datasets=tuple(specs.split_list(flags.datasets or preset["datasets"])),
-        conditions=tuple(specs.split_list(flags.conditions or preset["conditions"])),
+        datasets=datasets,
+        conditions=_conditions(flags.conditions, preset["conditions"], datasets, flags.plugins),
         points=tuple(points),
         angles=_angles(flags, preset),
         sampler=flags.sampler or preset["sampler"],
@@ -127,6 +131,33 @@ def from_flags(flags: argparse.Namespace) -> RunConfig:
         timing_rounds=preset["timing"]["rounds"] if flags.timing_rounds is None else flags.timing_rounds,
         timing_budget_s=preset["timing"]["budget_s"],
     )
+
+
+def of_problems(flags: argparse.Namespace) -> RunConfig:
+    """The configuration of what problems there are, from the flags of those alone: no method, no timing."""
+    rest = {"methods": [], "threads": 1, "device": "cpu", "timeout": None, "memory_limit": None, "timing_rounds": 0}
+    return from_flags(argparse.Namespace(**vars(flags) | rest))
+
+
+def _conditions(
+    given: list[str] | None, preset: list[str], datasets: tuple[str, ...], plugins: Path | None
+) -> tuple[str, ...]:
+    """Those given, each of which must be for one of the data sets; else the preset's for objects, and `real` for pairs."""
+    pairs = {text: data_sets.is_pairs(text, plugins) for text in datasets}
+    if not given:
+        objects = [text for text in preset if not condition(text).real]
+        return (*(objects if not all(pairs.values()) else ()), *((REAL,) if any(pairs.values()) else ()))
+    chosen = specs.split_list(given)
+    kinds = {text: condition(text).real for text in chosen}
+    for text, real in kinds.items():
+        if real not in pairs.values():
+            what = "needs a data set of real pairs" if real else f"poses objects; real pairs have one condition, {REAL}"
+            raise InputError(f"--conditions {text}: {what}; leave it out, or change --datasets {' '.join(datasets)}")
+    for text, real in pairs.items():
+        if real not in kinds.values():
+            what = f"real pairs have one condition, {REAL}" if real else f"{REAL} is for real pairs, not for objects"
+            raise InputError(f"--datasets {text}: {what}; change --conditions {' '.join(chosen)}")
+    return tuple(chosen)
 
 
 def _methods(asked: list[str], plugins: Path | None, preset: Mapping[str, Any]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.child import Limits, Setting
 from bench.config import RunConfig
 from datasets import registry
-from datasets.base import DataSet, NotEnoughPoints
+from datasets.base import DataSet, NotEnoughPoints, PairSet
 from datasets.conditions import condition
 from datasets.problems import ProblemKey
 
@@ -19,7 +19,10 @@ PIECE = 20
 
 @dataclass(frozen=True)
 class Cell:
-    """Problems of one data set, condition and point count. `skip` is the reason why there are none."""
+    """Problems of one data set, condition and point count.
+
+    `skip` is the reason why there are none, `remarks` is what the data set has to say.
+    """
 
     dataset: str
     condition: str
@@ -28,6 +31,7 @@ class Cell:
     domain: str
     keys: tuple[ProblemKey, ...]
     skip: str = ""
+    remarks: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -53,22 +57,33 @@ class Piece:
 
 
 def make_cells(config: RunConfig, data: str, plugins: Path | None = None) -> list[Cell]:
-    """The cells of a run: data sets x conditions x point counts.
+    """The cells of a run: data sets x those conditions that are for them x point counts.
 
     A fixed point set gives a condition with independent samples at most half its points; equal cells are made once.
     """
     cells: dict[str, Cell] = {}
     for name in config.datasets:
-        dataset = registry.load(name, data, plugins)
-        for text in config.conditions:
+        dataset = registry.open_data(name, data, plugins)
+        for text in conditions_for(config, dataset):
             for points in config.points:
                 cell = make_cell(config, dataset, name, text, points)
                 cells[cell.name] = cell
     return list(cells.values())
 
 
-def make_cell(config: RunConfig, dataset: DataSet, name: str, text: str, asked: int) -> Cell:
-    """One cell, with the points that the data set can give."""
+def conditions_for(config: RunConfig, dataset: DataSet | PairSet) -> list[str]:
+    """The conditions of a run that are for objects, or for real pairs."""
+    return [text for text in config.conditions if condition(text).real == isinstance(dataset, PairSet)]
+
+
+def make_cell(config: RunConfig, dataset: DataSet | PairSet, name: str, text: str, asked: int) -> Cell:
+    """One cell, with the points that the data set can give, and of real pairs no more than there are."""
+    if isinstance(dataset, PairSet):
+        few = len(dataset) < config.problems
+        pairs = range(len(dataset) if few else config.problems)
+        real = tuple(ProblemKey(name, text, asked, i, config.seed, sampler="none") for i in pairs)
+        remark = (f"{name} has {len(dataset)} pairs, and no pair comes twice",) if few else ()
+        return Cell(name, text, asked, asked, dataset.domain, real, remarks=(*dataset.remarks, *remark))
     made, skip, points = condition(text), "", asked
     try:
         points = made.points_given(asked, dataset.fixed_points)
@@ -79,8 +94,8 @@ def make_cell(config: RunConfig, dataset: DataSet, name: str, text: str, asked: 
         ProblemKey(name, text, points, i, config.seed, sampler=config.sampler, angles=bounds)
         for i in range(config.problems)
     )
-    domain = f"{name}/first{len(dataset.categories) // 2}" if made.unseen_half else name
-    return Cell(name, text, points, asked, domain, keys, skip)
+    domain = f"{dataset.domain}/first{len(dataset.categories) // 2}" if made.unseen_half else dataset.domain
+    return Cell(name, text, points, asked, domain, keys, skip, dataset.remarks)
 
 
 def setting(config: RunConfig, method: str, cell: Cell, plugins: Path | None) -> Setting:

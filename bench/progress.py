@@ -17,7 +17,12 @@ class Meter:
     def __init__(self, console: Console, title: str, total: int) -> None:
         self.console, self.title, self.total, self.count = console, title, total, 0
         self.start = self.last = time.monotonic()
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
         self.bar = Progress(*columns, console=console, transient=True) if console.is_terminal else None
 
     def __enter__(self) -> Meter:

@@ -68,8 +68,9 @@ def open_record(config: RunConfig, place: Place) -> Record:
 
 
 def notes_on(config: RunConfig, cells: list[Cell]) -> list[str]:
-    """What is not as asked: cells that can't be had, fewer points, fewer problems for slow methods."""
-    notes = [f"{c.name} is skipped: {c.skip}" for c in cells if c.skip]
+    """What is not as asked: files left out, cells that can't be had, fewer points, fewer problems for slow methods."""
+    notes = list(dict.fromkeys(remark for c in cells for remark in c.remarks))
+    notes += [f"{c.name} is skipped: {c.skip}" for c in cells if c.skip]
     for cell in cells:
         if cell.points != cell.asked and not cell.skip:
             why = "its points are fixed and split into disjoint halves"

@@ -15,7 +15,7 @@ from bench.outcome import Outcome, pose_fault
 from bench.plan import Piece
 from common.errors import InputError
 from datasets import registry
-from datasets.base import DataSet
+from datasets.base import DataSet, PairSet
 from datasets.problems import Problem, ProblemKey, call_seed, make_problem
 
 PATIENCE_S = 15.0
@@ -25,9 +25,9 @@ _kept: dict[Setting, Child] = {}
 
 
 @lru_cache(maxsize=4)
-def dataset_of(name: str, data: str, plugins: Path | None) -> DataSet:
+def dataset_of(name: str, data: str, plugins: Path | None) -> DataSet | PairSet:
     """A data set, opened once per process."""
-    return registry.load(name, data, plugins)
+    return registry.open_data(name, data, plugins)
 
 
 def draw(key: ProblemKey, data: str, plugins: Path | None) -> Problem:

@@ -22,7 +22,8 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT);
 CREATE TABLE IF NOT EXISTS problems (
     problem TEXT PRIMARY KEY, dataset TEXT, condition TEXT, points INTEGER, object TEXT, category TEXT,
-    angle_deg REAL, translation REAL, overlap REAL, symmetry TEXT, truth BLOB, source_pose BLOB, eval_points BLOB, digest BLOB);
+    angle_deg REAL, translation REAL, overlap REAL, symmetry TEXT, truth BLOB, source_pose BLOB, eval_points BLOB, digest BLOB,
+    information BLOB);
 CREATE TABLE IF NOT EXISTS outcomes (
     phase TEXT, method TEXT, problem TEXT, repeat INTEGER, kind TEXT, dataset TEXT, condition TEXT, points INTEGER,
     seed INTEGER, status TEXT, pose BLOB, time_ms REAL, peak_mb REAL, device TEXT, threads INTEGER, message TEXT,
@@ -73,11 +74,12 @@ class Record:
                 *(p.key.id, p.key.dataset, p.key.condition, p.key.points),
                 *(p.tags[t] for t in _TAGS),
                 *(p.T_target_source.tobytes(), p.source_pose.tobytes(), p.evaluation_points.tobytes(), p.sha256()),
+                None if p.information is None else p.information.tobytes(),
             )
             for p in problems
         ]
         with self.db:
-            self.db.executemany(f"INSERT OR REPLACE INTO problems VALUES ({','.join('?' * 14)})", rows)
+            self.db.executemany(f"INSERT OR REPLACE INTO problems VALUES ({','.join('?' * 15)})", rows)
 
     def done(self, phase: str) -> set[tuple[str, str, int]]:
         """(method, problem, repeat) of outcomes that stand. Skipped ones do not: what was missing may be there now."""
@@ -98,10 +100,14 @@ class Record:
             self.db.executemany(f"INSERT OR REPLACE INTO outcomes VALUES ({','.join('?' * 18)})", rows)
 
     def problems(self) -> pd.DataFrame:
-        """A row a problem, with `truth`, `source_pose` (4, 4) and `eval_points` (500, 3) as arrays."""
+        """A row a problem, with `truth`, `source_pose` (4, 4) and `eval_points` (500, 3) as arrays.
+
+        `information` (6, 6) is that of `gt.info`, None where there is none.
+        """
         frame = self._read("SELECT * FROM problems ORDER BY problem")
         for column in ("truth", "source_pose"):
             frame[column] = frame[column].map(_matrix)
+        frame["information"] = frame["information"].map(lambda b: _matrix(b, 6), na_action="ignore")
         frame["eval_points"] = frame["eval_points"].map(lambda b: np.frombuffer(b, np.float32).reshape(-1, 3))
         return frame
 
@@ -121,5 +127,5 @@ class Record:
         return pd.read_sql_query(query, self.db)
 
 
-def _matrix(blob: bytes) -> NDArray[np.float64]:
-    return np.frombuffer(blob, np.float64).reshape(4, 4)
+def _matrix(blob: bytes, size: int = 4) -> NDArray[np.float64]:
+    return np.frombuffer(blob, np.float64).reshape(size, size)

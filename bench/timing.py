@@ -12,13 +12,13 @@ from bench.child import Child, Setting
 from bench.config import RunConfig
 from bench.outcome import Outcome
 from bench.place import Place
-from bench.plan import Cell, make_cell, setting
+from bench.plan import Cell, conditions_for, make_cell, setting
 from bench.progress import Meter
 from bench.store import Record
 from common.keys import rng
+from datasets.conditions import condition
 from datasets.problems import ProblemKey
 from methods import registry
-
 
 DRIFT = 0.05
 
@@ -62,8 +62,8 @@ class Stopwatch:
     def _make_cells(self) -> list[Cell]:
         """The run's first data set and its second condition (noisy, by default), at every point count."""
         name = self.config.datasets[0]
-        text = self.config.conditions[min(1, len(self.config.conditions) - 1)]
         dataset = solve.dataset_of(name, self.place.data, self.place.plugins)
+        text = conditions_for(self.config, dataset)[:2][-1]
         cells = (make_cell(self.config, dataset, name, text, n) for n in self.config.timing_points)
         return list({c.name: c for c in cells}.values())
 
@@ -73,7 +73,9 @@ class Stopwatch:
         for number in range(c.timing_rounds):
             for cell in self.cells:
                 which = bins[number % len(bins)]
-                yield number, cell, ProblemKey(*cell.columns, number, c.seed, "test", c.sampler, which)
+                posed = ProblemKey(*cell.columns, number, c.seed, "test", c.sampler, which)
+                real = condition(cell.condition).real  # whose poses are as they are
+                yield number, cell, cell.keys[number % len(cell.keys)] if real else posed
 
     def _time(self, method: str, number: int, cell: Cell, key: ProblemKey) -> Outcome:
         """One timed call, or the reason why there is none. The first call at a size is a warm-up and not recorded."""

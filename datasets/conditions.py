@@ -197,6 +197,10 @@ CONDITIONS: dict[str, type[Clean]] = {
 }
 
 
+REAL = Real.__name__.lower()
+"""The one condition of real pairs."""
+
+
 def condition(text: str) -> Clean:
     """The condition written as `noisy` or `noisy[sigma=0.02]`."""
     spec = specs.parse(text)

@@ -72,6 +72,8 @@ def get(name: str, archives: tuple[Archive, ...], root: Path, source: Path | Non
         return
     for archive in archives:
         folder = home / archive.folder
+        told = f"about {archive.size / 1e6:.0f} MB to transfer, " if archive.size else ""
+        say(f"{archive.file}: {told}at most {archive.unpacked / 1e6:.0f} MB unpacked")
         if folder.is_dir():
             say(f"{folder} is there already; remove it to fetch it again")
             continue

@@ -6,6 +6,7 @@ PCD is read by pypcd4, not Open3D: Open3D 0.20's reader segfaults on one in twen
 from __future__ import annotations
 
 import io
+import logging
 import re
 import warnings
 from collections.abc import Callable, Iterable
@@ -21,6 +22,10 @@ from common.errors import InputError
 Array = NDArray[np.float64]
 LARGEST = 1e12
 """Coordinates beyond are no lengths but damage; their squares would leave float32."""
+
+
+# What trimesh logs of a file that it can't read is told by our own error.
+logging.getLogger("trimesh").addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,13 +50,14 @@ class Pairs(PairSet):
     def pair(self, row: int) -> Pair:
         """A pair as it stands in the file; what the file does not tell is named after its row."""
         row = self._good[row]
-        clouds = (self._cloud(name, row) for name in CLOUDS)
+        source, target = (self._cloud(name, row) for name in CLOUDS)
         T = np.asarray(self._handle["transform"][row], dtype=np.float64)
         symmetry, identity = self._tag("symmetry", row, ""), self._tag("id", row, "")
         return Pair(
             self._tag("object", row, f"{self._file.stem}/{row:05d}"),
             self._tag("category", row, self._file.stem),
-            *clouds,
+            source,
+            target,
             T,
             overlap=self._tag("overlap", row, float("nan")),
             information=self._array("information", row),
@@ -96,7 +97,9 @@ class Pairs(PairSet):
         lost = [name for name in (*CLOUDS, "transform") if name not in handle]
         if lost:
             held = ", ".join(handle) or "none"
-            raise InputError(f"{self._file}: no field '{lost[0]}' (it has {held}); export it with source, target, transform")
+            raise InputError(
+                f"{self._file}: no field '{lost[0]}' (it has {held}); export it with source, target, transform"
+            )
         n = len(handle["transform"])
         for name, shape in {"source": (n, None, 3), "target": (n, None, 3), "transform": (n, 4, 4)}.items():
             got, kind = handle[name].shape, handle[name].dtype

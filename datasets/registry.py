@@ -23,8 +23,9 @@ def available(plugins: Path | None = None) -> dict[str, type[DataSet] | type[Pai
     found: dict[str, type[DataSet] | type[PairSet]] = {}
     for module in modules:
         name = module.__name__.rsplit(".", 1)[-1].removeprefix("plugin_")
-        # mypy takes the abstract bases for what is returned
-        classes = [*classes_of(module, DataSet), *classes_of(module, PairSet)]  # type: ignore[type-abstract]
+        classes: list[type[DataSet] | type[PairSet]] = []
+        classes += classes_of(module, DataSet)  # type: ignore[type-abstract]  # returns concrete ones only
+        classes += classes_of(module, PairSet)  # type: ignore[type-abstract]
         if classes:
             found[name] = classes[-1]
     return found
@@ -59,6 +60,11 @@ def load(text: str, root: str | Path | None = None, plugins: Path | None = None)
     if isinstance(made, PairSet):
         raise InputError(f"{text}: a set of real pairs, not of objects; name another data set")
     return made
+
+
+def is_pairs(text: str, plugins: Path | None = None) -> bool:
+    """Whether a data set is one of real pairs."""
+    return isinstance(open_data(text, None, plugins), PairSet)
 
 
 def leaving_out(text: str, plugins: Path | None = None) -> str:

@@ -1,0 +1,367 @@
+"""Data sets of real scans and of one's own files, on scenes made here whose truth is known."""
+
+import h5py
+import numpy as np
+import pytest
+import trimesh
+from PIL import Image
+from scipy.spatial import cKDTree
+from scipy.spatial.transform import Rotation
+
+from common.errors import InputError
+from common.keys import rng
+from datasets import icl_nuim
+from datasets.icl_nuim_pairs import read_trajectory
+from datasets.poses import move, sample_pose
+from datasets.problems import ProblemKey, make_problem
+from datasets.registry import leaving_out, load, open_data
+from datasets.stanford import read_conf
+
+
+def room(draw, n=4000):
+    """A bumpy floor with two walls, (n, 3): no rotation maps it onto itself."""
+    u, v = draw.uniform(0, 2, (2, n))
+    which = draw.integers(3, size=n)[:, None]
+    floor = np.column_stack([u, v, 0.1 * np.sin(5 * u) * np.cos(3 * v)])
+    walls = np.column_stack([u, 0 * u, v]), np.column_stack([0 * u, v / 2, u / 2])
+    return np.where(which == 0, floor, np.where(which == 1, *walls))
+
+
+def residual(problem):
+    """Median distance of the source, moved by the truth, to the target."""
+    return np.median(cKDTree(problem.target).query(move(problem.T_target_source, problem.source))[0])
+
+
+def real(dataset, index=0, points=10**6):
+    return make_problem(dataset, ProblemKey("set", "real", points, index, sampler="none"))
+
+
+# Fragments
+
+
+def block(i, j, n, matrix):
+    return f"{i}\t {j}\t {n}\t\n" + "".join("".join(f" {x:.8e}\t" for x in row) + "\n" for row in matrix)
+
+
+@pytest.fixture
+def scene(tmp_path):
+    """Four fragments of a room, three quarters of it each, with all six pairs."""
+    folder, draw = tmp_path / "rooms" / "kitchen", rng("scene")
+    folder.mkdir(parents=True)
+    world = room(draw)
+    poses = [sample_pose("haar", draw) for _ in range(4)]  # fragment into world
+    for i, pose in enumerate(poses):
+        seen = world[world[:, 0] < 1.5] if i % 2 else world[world[:, 0] > 0.5]
+        trimesh.PointCloud(move(np.linalg.inv(pose), seen)).export(folder / f"cloud_bin_{i}.ply")
+    pairs = [(i, j) for i in range(4) for j in range(i + 1, 4)]
+    (folder / "gt.log").write_text("".join(block(i, j, 4, np.linalg.inv(poses[i]) @ poses[j]) for i, j in pairs))
+    (folder / "gt.info").write_text("".join(block(i, j, 4, (10 * i + j) * np.eye(6)) for i, j in pairs[:4]))
+    return folder
+
+
+def fragments(scene, **parameters):
+    text = ",".join(f"{k}={v}" for k, v in ({"path": "rooms", "adjacent": "true"} | parameters).items())
+    return open_data(f"fragments[{text}]", scene.parent.parent)
+
+
+def test_the_truth_maps_fragment_j_into_i(scene):
+    dataset = fragments(scene)
+    assert len(dataset) == 6
+    problems = [real(dataset, i) for i in range(6)]
+    assert {p.tags["object"] for p in problems} == {f"kitchen/{p}" for p in ("1-0", "2-0", "3-0", "2-1", "3-1", "3-2")}
+    for problem in problems:
+        distance = cKDTree(problem.target).query(move(problem.T_target_source, problem.source))[0]
+        assert (distance < 1e-5).mean() == pytest.approx(problem.tags["overlap"], abs=0.06)
+        assert problem.tags["overlap"] > 0.35 and problem.tags["category"] == "kitchen"
+    by_name = {p.tags["object"]: p for p in problems}
+    assert by_name["kitchen/3-1"].tags["overlap"] == pytest.approx(1, abs=0.01)
+    assert by_name["kitchen/1-0"].tags["overlap"] < 0.5
+    np.testing.assert_array_equal(by_name["kitchen/2-1"].information, 12 * np.eye(6))
+    assert by_name["kitchen/3-2"].information is None
+
+
+def test_adjacent_and_weakly_overlapping_pairs_are_left_out(scene):
+    assert len(fragments(scene, adjacent="false")) == 3
+    assert len(fragments(scene, min_overlap=0.97)) == 2
+    assert len(fragments(scene, path="rooms/kitchen")) == 6
+    with pytest.raises(InputError, match="no pair with overlap 1 or more"):
+        len(fragments(scene, min_overlap=1, adjacent="false", near=1e-9))
+
+
+def test_clouds_are_thinned_at_random_but_never_filled_up(scene):
+    dataset = fragments(scene)
+    whole, few, again = real(dataset), real(dataset, points=100), real(dataset, points=100)
+    assert few.source.shape == few.target.shape == (100, 3) and len(whole.source) > 2000
+    assert {tuple(p) for p in few.source} < {tuple(p) for p in whole.source}
+    np.testing.assert_array_equal(few.source, again.source)
+    np.testing.assert_array_equal(few.T_target_source, whole.T_target_source)
+
+
+def test_every_pair_comes_once_in_a_seeded_order(scene):
+    dataset = fragments(scene)
+    orders = [[dataset.pick(i, seed) for i in range(6)] for seed in range(4)]
+    assert all(sorted(order) == list(range(6)) for order in orders) and len(set(map(tuple, orders))) > 1
+
+
+def test_a_bad_fragment_stops_the_set_or_takes_its_pairs_with_it(scene):
+    (scene / "cloud_bin_2.ply").write_bytes((scene / "cloud_bin_2.ply").read_bytes()[:300])
+    with pytest.raises(InputError, match=r"cloud_bin_2\.ply: .*--skip-bad"):
+        len(fragments(scene))
+    dataset = fragments(scene, skip_bad="true")
+    assert len(dataset) == 3 and "1 files are left out" in dataset.remarks[0]
+    assert len(fragments(scene, skip_bad="true")) == 3  # from the cache
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda log: "", "empty"),
+        (lambda log: log[: len(log) - 90], r"block 5 \(from 0\) is not 'i j n' and 4 x 4 numbers"),
+        (lambda log: log.replace("0\t 1\t", "0\t x\t"), r"block 0 \(from 0\) is not"),
+        (lambda log: log.replace("0\t 1\t", "0\t 9\t"), "names fragment 9"),
+        (lambda log: log.replace("1.00000000e+00", "2.00000000e+00", 1), r"matrix 0 \(from 0\) is no rigid motion"),
+    ],
+)
+def test_a_broken_log_is_one_line(scene, change, says):
+    (scene / "gt.log").write_text(change((scene / "gt.log").read_text()))
+    with pytest.raises(InputError, match=rf"gt\.log: {says}"):
+        len(fragments(scene))
+
+
+# Range scans
+
+
+def test_stanford_poses_are_read_with_the_rotation_transposed(tmp_path):
+    draw, folder = rng("stanford"), tmp_path / "stanford" / "thing"
+    folder.mkdir(parents=True)
+    world, lines = 0.1 * room(draw), ["camera 0 0 0 0 0 0 1", "bmesh lost.ply 0 0 0 0 0 0 1"]
+    for name in "abc":
+        pose = sample_pose("haar", draw)
+        trimesh.PointCloud(move(np.linalg.inv(pose), world)).export(folder / f"{name}.ply")
+        quaternion = Rotation.from_matrix(pose[:3, :3].T).as_quat()
+        lines.append(f"bmesh {name}.ply {' '.join(map(str, [*pose[:3, 3], *quaternion]))}")
+    (folder / "thing.conf").write_text("\n".join(lines))
+    dataset = open_data("stanford", tmp_path)
+    assert len(dataset) == 3 and "1 scans that its .conf names are not on disk" in dataset.remarks[0]
+    for index in range(3):
+        problem = real(dataset, index)
+        assert residual(problem) < 1e-5 and problem.tags["overlap"] > 0.99
+        extent = np.linalg.norm(problem.source - (problem.source.min(0) + problem.source.max(0)) / 2, axis=1).max()
+        assert 0.8 < extent < 1.2
+
+
+def test_a_broken_conf_is_one_line(tmp_path):
+    (tmp_path / "a.conf").write_text("bmesh a.ply 0 0 0 0 0 0\n")
+    with pytest.raises(InputError, match=r"a\.conf: 'bmesh a\.ply 0 0 0 0 0 0' is not 'bmesh name"):
+        read_conf(tmp_path / "a.conf")
+
+
+# Rendered depth
+
+
+def render(pose):
+    """Depth (480, 640) in metres of a box of 4 x 3 x 5 metres seen from inside, by casting a ray a pixel."""
+    v, u = np.mgrid[: icl_nuim.SIZE[0], : icl_nuim.SIZE[1]]
+    rays = np.stack([(u - 319.5) / 481.2, (v - 239.5) / -480.0, np.ones(u.shape)], -1)  # z = 1: depth along the axis
+    cast, start = rays @ pose[:3, :3].T, pose[:3, 3]
+    with np.errstate(divide="ignore"):
+        return np.where(
+            cast > 0, (np.array([2, 1.5, 2.5]) - start) / cast, (np.array([-2, -1.5, -2.5]) - start) / cast
+        ).min(-1)
+
+
+@pytest.fixture
+def sequence(tmp_path):
+    folder, lines = tmp_path / "icl_nuim" / "box_kt0", []
+    (folder / "depth").mkdir(parents=True)
+    for number, turn in enumerate((0, 12, 25, 160), 1):
+        pose = np.eye(4)
+        pose[:3, :3] = Rotation.from_rotvec(np.deg2rad(turn) * np.array([0.1, 0.99, 0.1])).as_matrix()
+        pose[:3, 3] = 0.1 * number, 0.05, -0.2
+        depth = np.round(5000 * render(pose)).astype(np.uint16)
+        depth[:20] = 0
+        Image.fromarray(depth).save(folder / "depth" / f"{number * 15}.png")
+        quaternion = Rotation.from_matrix(pose[:3, :3]).as_quat()
+        lines.append(f"{number * 15} {' '.join(map(str, [*pose[:3, 3], *quaternion]))}")
+    (folder / "traj0.gt.freiburg").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_back_projected_frames_lie_on_the_walls_and_agree(sequence, tmp_path):
+    poses = read_trajectory(sequence / "traj0.gt.freiburg")
+    for number, pose in poses.items():
+        points = icl_nuim.read_depth(sequence / "depth" / f"{number}.png").points
+        assert len(points) == 460 * 640
+        to_wall = np.abs(np.abs(move(pose, points)) - (2, 1.5, 2.5)).min(axis=1)
+        assert to_wall.max() < 1e-3
+    dataset = open_data("icl_nuim_pairs", tmp_path)
+    assert len(dataset) == 3  # the fourth frame looks the other way
+    assert max(residual(real(dataset, i)) for i in range(3)) < 0.02
+    assert {real(dataset, i).tags["object"] for i in range(3)} == {f"box_kt0/{p}" for p in ("30-15", "45-15", "45-30")}
+
+
+def test_frames_are_objects_about_their_centroid_with_a_split(sequence, tmp_path):
+    dataset = load("icl_nuim[train_share=0.75]", tmp_path)
+    assert (len(dataset.labels("train")), len(dataset.labels("test"))) == (3, 1)
+    shape = dataset.shape("test", 0)
+    assert shape.name == "box_kt0_00060" and shape.cloud.shape == (20_000, 3) and dataset.fixed_points == 20_000
+    np.testing.assert_allclose(shape.cloud.mean(0, dtype=float), 0, atol=1e-5)
+    problem = make_problem(dataset, ProblemKey("icl_nuim", "resampled", 1024, 0))
+    assert problem.source.shape == (1024, 3) and residual(problem) < 0.15
+
+
+def test_an_image_of_another_kind_is_one_line(sequence, tmp_path):
+    Image.fromarray(np.zeros((480, 640, 3), np.uint8)).save(sequence / "depth" / "15.png")
+    with pytest.raises(InputError, match=r"15\.png: is an image of uint8"):
+        load("icl_nuim", tmp_path).labels("test")
+
+
+def test_augmented_fragments_are_objects_too(scene, tmp_path):
+    dataset = load("icl_nuim[path=rooms]", tmp_path)
+    assert dataset.categories == ("kitchen",) and len(dataset.labels("train")) == 3
+
+
+# Pairs of a file
+
+
+def write_pairs(file, n=5, **changes):
+    draw = rng("pairs")
+    clouds = draw.normal(size=(n, 64, 3)).astype(np.float32)
+    poses = np.array([sample_pose("haar", draw) for _ in range(n)])
+    moved = np.array([move(T, c) for T, c in zip(poses, clouds, strict=True)], dtype=np.float32)
+    fields = {"source": clouds, "target": moved, "transform": poses.astype(np.float32)} | changes
+    with h5py.File(file, "w") as handle:
+        for name, value in fields.items():
+            if value is not None:
+                handle[name] = value
+    return poses
+
+
+def test_a_file_of_the_authors_form_maps_source_to_target_in_its_order(tmp_path):
+    poses = write_pairs(tmp_path / "clean.h5")
+    dataset = open_data("pairs[path=clean.h5]", tmp_path)
+    assert len(dataset) == 5 and dataset.domain == "pairs"
+    for index in range(5):
+        problem = real(dataset, index)
+        np.testing.assert_allclose(problem.T_target_source, poses[index], atol=1e-6)
+        np.testing.assert_allclose(move(problem.T_target_source, problem.source), problem.target, atol=1e-5)
+    assert problem.tags["object"] == "clean/00004" and problem.tags["symmetry"] is None
+
+
+REFLECTED = np.tile(np.eye(4), (5, 1, 1))
+REFLECTED[3, 2, 2] = -1
+HOLED = np.ones((5, 64, 3))
+HOLED[2, 7] = np.nan
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"transform": None}, "no field 'transform'"),
+        ({"transform": np.zeros((5, 3, 4))}, r"field 'transform' is float64 \(5, 3, 4\)"),
+        ({"target": np.zeros((4, 64, 3))}, r"field 'target' is float64 \(4, 64, 3\), not float \(5, N, 3\)"),
+        ({"source": np.zeros((5, 64, 3), int)}, "field 'source' is int64"),
+        ({"transform": REFLECTED}, "field 'transform', row 3, is no rigid motion"),
+        ({"source": HOLED}, "field 'source', row 2: 64 points, not 3 or more finite ones"),
+    ],
+)
+def test_what_is_wrong_in_a_file_names_field_and_row(tmp_path, change, says):
+    write_pairs(tmp_path / "bad.h5", **change)
+    with pytest.raises(InputError, match=rf"bad\.h5: {says}"):
+        len(open_data("pairs[path=bad.h5]", tmp_path))
+
+
+def test_bad_rows_are_left_out_if_asked(tmp_path):
+    write_pairs(tmp_path / "bad.h5", transform=REFLECTED)
+    dataset = open_data("pairs[path=bad.h5,skip_bad=true]", tmp_path)
+    assert len(dataset) == 4 and "1 rows are left out" in dataset.remarks[0]
+
+
+def test_a_truncated_file_is_one_line(tmp_path):
+    write_pairs(tmp_path / "cut.h5")
+    (tmp_path / "cut.h5").write_bytes((tmp_path / "cut.h5").read_bytes()[:900])
+    with pytest.raises(InputError, match=r"cut\.h5: not a whole HDF5 file"):
+        len(open_data("pairs[path=cut.h5]", tmp_path))
+
+
+# One's own folder
+
+
+@pytest.fixture
+def mixed(tmp_path):
+    folder = tmp_path / "mine"
+    (folder / "ball" / "deep").mkdir(parents=True)
+    trimesh.creation.box((1, 2, 3)).apply_translation((5, 5, 5)).export(folder / "box.off")
+    trimesh.creation.icosphere(subdivisions=1).export(folder / "ball" / "deep" / "ball.stl")
+    np.save(folder / "ball" / "cloud.npy", rng("mixed").random((200, 3)) + 7)
+    (folder / "notes.md").write_text("not a shape")
+    return folder
+
+
+def test_a_tree_of_meshes_and_clouds(mixed, tmp_path):
+    dataset = load("folder[path=mine]", tmp_path)
+    assert dataset.categories == ("ball", "mine") and dataset.fixed_points == 200
+    shapes = [dataset.shape("test", i) for i in range(3)]
+    assert [s.name for s in shapes] == ["ball/cloud", "ball/deep/ball", "box"]
+    assert [s.category for s in shapes] == ["ball", "ball", "mine"]
+    for shape in shapes:
+        points = shape.samples(200, 1, rng("s"))[0]
+        assert np.linalg.norm(points, axis=1).max() <= 1 + 1e-9 and np.abs(points.mean(0)).max() < 0.2
+    with pytest.raises(InputError, match="has no train split"):
+        dataset.labels("train")
+
+
+def test_units_are_kept_and_small_clouds_left_out_if_asked(mixed, tmp_path):
+    dataset = load("folder[path=mine,unit=false,min_points=1000]", tmp_path)
+    assert dataset.fixed_points is None and "1 clouds have fewer than 1000 points" in dataset.remarks[0]
+    box = dataset.shape("test", 1).samples(500, 1, rng("s"))[0]
+    np.testing.assert_allclose([box.min(0), box.max(0)], [(4.5, 4, 3.5), (5.5, 6, 6.5)], atol=0.05)
+
+
+def test_folders_train_and_test_are_the_splits(mixed, tmp_path):
+    for split in ("train", "test"):
+        (tmp_path / "split" / split / "chair").mkdir(parents=True)
+        np.save(tmp_path / "split" / split / "chair" / "a.npy", rng(split).random((50, 3)))
+    dataset = load("folder[path=split]", tmp_path)
+    assert len(dataset.labels("train")) == len(dataset.labels("test")) == 1
+    assert dataset.shape("train", 0).name == "train/chair/a" and dataset.categories == ("chair",)
+
+
+def test_a_bad_file_stops_the_folder_unless_it_is_to_be_left_out(mixed, tmp_path):
+    (mixed / "broken.obj").write_text("v 1 2\n")
+    np.save(mixed / "same.npy", np.ones((9, 3)))
+    with pytest.raises(InputError, match=r"mine/broken\.obj: .*--skip-bad"):
+        load("folder[path=mine]", tmp_path).labels("test")
+    dataset = load(leaving_out("folder[path=mine]"), tmp_path)
+    assert len(dataset.labels("test")) == 3 and "2 files are left out" in dataset.remarks[0]
+
+
+# What they have in common
+
+
+def test_unknown_parameters_suggest_and_pairs_are_no_objects(tmp_path):
+    with pytest.raises(InputError, match="did you mean min_overlap"):
+        open_data("fragments[min_overlp=0.3]", tmp_path)
+    with pytest.raises(InputError, match="unknown parameter of data set folder 'root'"):
+        open_data("folder[root=x]", tmp_path)
+    with pytest.raises(InputError, match="a set of real pairs, not of objects"):
+        load("stanford", tmp_path)
+    with pytest.raises(InputError, match="near must be above 0"):
+        open_data("stanford[near=0]", tmp_path)
+    assert leaving_out("shapes40") == "shapes40"
+    assert leaving_out("folder[path=a]") == "folder[path=a,skip_bad=true]"
+
+
+def test_objects_are_not_taken_for_pairs_nor_pairs_for_objects(mixed, tmp_path):
+    write_pairs(tmp_path / "clean.h5")
+    with pytest.raises(InputError, match="the only condition is real"):
+        make_problem(open_data("pairs[path=clean.h5]", tmp_path), ProblemKey("p", "noisy", 10, 0))
+    with pytest.raises(InputError, match="not a pair of scans"):
+        make_problem(load("folder[path=mine]", tmp_path), ProblemKey("f", "real", 10, 0))
+
+
+def test_a_changed_file_is_read_again(mixed, tmp_path):
+    before = load("folder[path=mine]", tmp_path).shape("test", 0).cloud
+    np.save(mixed / "ball" / "cloud.npy", rng("other").random((300, 3)))
+    after = load("folder[path=mine]", tmp_path).shape("test", 0).cloud
+    assert len(before) == 200 and len(after) == 300
