@@ -56,7 +56,7 @@ def _parser(train: bool) -> tuple[argparse.ArgumentParser, list[str]]:
     report.set_defaults(do=_report)
     problems = commands.add_parser("problems", help="tell the SHA-256 of problem sets, and write them to a file")
     _problem_flags(problems)
-    problems.add_argument("--export", type=Path, metavar="FILE", help="HDF5 file to write, for pairs[path=FILE]")
+    problems.add_argument("--export", type=Path, metavar="FILE", help="HDF5 file to write, which a run reads back")
     problems.set_defaults(do=_problems)
     data = commands.add_parser("data", help="download and prepare a data set, or take it from where it is on disk")
     data.add_argument("name", metavar="NAME", help="a data set (bench.py list)")

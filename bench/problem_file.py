@@ -1,4 +1,4 @@
-"""Problems as an HDF5 file, which the data set `pairs` reads back bit for bit."""
+"""Problems as an HDF5 file, which a data set of pairs reads back bit for bit."""
 
 from __future__ import annotations
 

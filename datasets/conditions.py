@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -201,6 +202,7 @@ REAL = Real.__name__.lower()
 """The one condition of real pairs."""
 
 
+@lru_cache(maxsize=256)
 def condition(text: str) -> Clean:
     """The condition written as `noisy` or `noisy[sigma=0.02]`."""
     spec = specs.parse(text)

@@ -136,3 +136,19 @@ def test_meshes_give_as_many_points_as_asked(tmp_path):
     assert dataset.fixed_points is None and len(dataset.labels("test")) == 2
     problem = make_problem(dataset, ProblemKey("modelnet40", "resampled", 3000, 0))
     assert problem.source.shape == (3000, 3) and problem.tags["category"] in ("chair", "table")
+
+
+def test_shapes_are_read_once_and_then_come_from_the_cache(points_folder, tmp_path, monkeypatch):
+    first = ModelNet40(tmp_path)
+    assert first.prepare() == "60 train objects, 40 test objects"
+    monkeypatch.setattr("datasets.modelnet40._read_hdf5", None)  # not called again
+    again = ModelNet40(tmp_path)
+    np.testing.assert_array_equal(again.shape("test", 3).cloud, first.shape("test", 3).cloud)
+
+
+def test_a_layout_can_be_asked_for(points_folder, tmp_path):
+    assert ModelNet40(tmp_path, layout="points").archives[0].file == "modelnet40_ply_hdf5_2048.zip"
+    with pytest.raises(InputError, match="not found below"):
+        ModelNet40(tmp_path, layout="meshes").labels("test")
+    with pytest.raises(ValueError, match="layout must be any, points or meshes"):
+        ModelNet40(tmp_path, layout="point")
