@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""What the tests of data sets share."""
 
 import pytest
 
