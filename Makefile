@@ -30,6 +30,7 @@ $(BIN)/python:
 
 .venv/run.done: requirements.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	-@$(BIN)/python -m methods._teaser_native  # builds TEASER++ now, or says why it can't be had; nothing else needs it
 	@touch $@
 
 .venv/dev.done: requirements-dev.txt .venv/run.done

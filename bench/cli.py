@@ -94,6 +94,8 @@ def _run_flags(run: argparse.ArgumentParser) -> None:
     add("--timing-rounds", type=int, metavar="N", help="timed calls of each method at each point count (0: none)")
     add("--out", metavar="NAME", help="names results/NAME and reports/NAME, below the current folder")
     add("--jobs", type=int, default=min(os.cpu_count() or 1, 8), help="processes for the accuracy problems")
+    add("--backend", default="loky", choices=["loky", "dask"], help="processes of this machine, or a Dask cluster")
+    add("--scheduler", default="", metavar="ADDRESS", help="of the Dask scheduler, such as tcp://10.0.0.1:8786")
     add("--threads", type=int, default=1, help="threads a method may use")
     add("--device", default="cpu", help="of learned methods: cpu or cuda")
     add("--timeout", type=float, metavar="S", help="seconds a method may take for a pair")
@@ -121,13 +123,17 @@ def _run(flags: argparse.Namespace) -> None:
     made = config.from_flags(flags)
     if flags.jobs < 1:
         raise InputError("--jobs: must be at least 1")
+    if (flags.backend == "dask") != bool(flags.scheduler):
+        raise InputError("--backend dask and --scheduler tcp://HOST:PORT go together; give both")
     data_sets = re.sub(r"[^\w.]+", "-", "-".join(made.datasets)).strip("-")
     name = flags.out or f"{flags.preset}-{data_sets}-{made.hash[:8]}"
     folder = RESULTS / name
     if flags.fresh and folder.exists():
         shutil.rmtree(folder)
     console = _console()
-    place = Place(folder, str(data_root(flags.data).resolve()), flags.jobs, flags.plugins, console, flags.command)
+    place = Place(
+        folder, str(data_root(flags.data).resolve()), flags.jobs, flags.plugins, console, flags.command, flags.scheduler
+    )
     write_all(runner.run(made, place), folder, console)
 
 

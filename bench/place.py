@@ -17,6 +17,7 @@ class Place:
         data: the folder that holds one folder a data set.
         jobs: processes for the accuracy problems.
         command: what the user typed.
+        scheduler: address of a Dask scheduler whose workers take the accuracy problems; empty: processes of this machine.
     """
 
     folder: Path
@@ -25,3 +26,4 @@ class Place:
     plugins: Path | None
     console: Console
     command: str
+    scheduler: str = ""

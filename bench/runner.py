@@ -17,6 +17,7 @@ from bench.environment import environment
 from bench.outcome import Outcome
 from bench.place import Place
 from bench.plan import Cell, make_cells, make_pieces, setting
+from bench.pool import solved
 from bench.progress import Meter
 from bench.store import Record
 from bench.timing import Stopwatch, drift_note
@@ -186,26 +187,19 @@ def record_oracle(record: Record, config: RunConfig, cells: list[Cell]) -> None:
 
 
 def accuracy(record: Record, config: RunConfig, cells: list[Cell], usable: set[Setting], place: Place) -> None:
-    """Every method on every problem, in parallel on `jobs` processes."""
-    from joblib import Parallel, delayed
-    from joblib.externals.loky import get_reusable_executor
-
+    """Every method on every problem, in parallel. Each worker's outcomes are in the record before more are taken."""
     pieces = make_pieces(config, cells, record.done("accuracy"), place.data, place.plugins)
     pieces = [p for p in pieces if p.setting in usable]
     kinds = {m: registry.kind_of(registry.build(m, place.plugins)) for m in config.methods}
     with Meter(place.console, "registering", sum(len(p.keys) for p in pieces)) as meter:
         while pieces:
-            pool = Parallel(n_jobs=place.jobs, return_as="generator_unordered", batch_size=1)
             left = []
-            for piece, outcomes, keys in pool(delayed(solve.solve_piece)(p) for p in pieces):
+            for piece, outcomes, keys in solved(pieces, place):
                 method = piece.setting.method
                 record.add_outcomes(outcomes, kinds[method], piece.cell.columns)
                 meter.step(len(outcomes), f"{method} on {piece.cell.name}")
                 left += [dataclasses.replace(piece, keys=keys)] if keys else []
             pieces = left
-    solve.close_all()
-    if place.jobs != 1:
-        get_reusable_executor().shutdown(wait=True)
 
 
 def write_run_json(record: Record, folder: Path) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import threading
 import time
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +23,7 @@ PATIENCE_S = 15.0
 """A worker hands its outcomes in at least this often (or after one call, if that takes longer)."""
 
 _kept: dict[Setting, Child] = {}
+_one_at_a_time = threading.Lock()  # a Dask worker may have several threads
 
 
 @lru_cache(maxsize=4)
@@ -37,13 +39,14 @@ def draw(key: ProblemKey, data: str, plugins: Path | None) -> Problem:
 
 def solve_piece(piece: Piece) -> tuple[Piece, list[Outcome], tuple[ProblemKey, ...]]:
     """Outcomes of a piece, and the keys that are left when the worker's patience is over."""
-    child = _child(piece.setting, piece.limits)
     outcomes: list[Outcome] = []
     start = time.monotonic()
-    for n, key in enumerate(piece.keys):
-        if n and time.monotonic() - start > PATIENCE_S:
-            return piece, outcomes, piece.keys[n:]
-        outcomes.append(ask(child, draw(key, piece.data, piece.plugins), "accuracy", 0))
+    with _one_at_a_time:
+        child = _child(piece.setting, piece.limits)
+        for n, key in enumerate(piece.keys):
+            if n and time.monotonic() - start > PATIENCE_S:
+                return piece, outcomes, piece.keys[n:]
+            outcomes.append(ask(child, draw(key, piece.data, piece.plugins), "accuracy", 0))
     return piece, outcomes, ()
 
 

@@ -1,0 +1,60 @@
+"""Where pieces of work go: processes of this machine (loky), or the workers of a Dask scheduler, both through joblib."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from bench import solve
+from bench.place import Place
+from bench.plan import Piece
+from common.errors import InputError
+
+CONNECT_S = 15
+
+
+def solved(pieces: Iterable[Piece], place: Place) -> Iterator[Any]:
+    """What `solve.solve_piece` returns for each piece, in the order in which they are done."""
+    from joblib import Parallel, delayed
+
+    with _backend(place) as options:
+        pool = Parallel(return_as="generator_unordered", batch_size=1, **options)
+        yield from pool(delayed(solve.solve_piece)(piece) for piece in pieces)
+
+
+@contextmanager
+def _backend(place: Place) -> Iterator[dict[str, Any]]:
+    """Options for joblib; the workers' method processes are gone when it ends."""
+    if place.scheduler:
+        with _dask(place.scheduler) as client:
+            yield {"backend": "dask", "n_jobs": -1}
+            client.run(solve.close_all)
+        return
+    try:
+        yield {"backend": "loky", "n_jobs": place.jobs}
+    finally:
+        solve.close_all()
+        if place.jobs != 1:
+            from joblib.externals.loky import get_reusable_executor
+
+            get_reusable_executor().shutdown(wait=True)
+
+
+@contextmanager
+def _dask(scheduler: str) -> Iterator[Any]:
+    try:
+        from distributed import Client
+    except ImportError:
+        raise InputError("--backend dask: distributed is missing; pip install -r requirements-cluster.txt") from None
+    try:
+        client = Client(scheduler, timeout=CONNECT_S)
+    except (OSError, ValueError) as error:
+        reason = str(error).split("\n")[0]
+        raise InputError(f"--scheduler {scheduler}: no answer ({reason}); start one with: dask scheduler") from error
+    with client:
+        if not client.scheduler_info()["workers"]:
+            raise InputError(
+                f"--scheduler {scheduler}: it has no workers; start one with: dask worker {scheduler} --nthreads 1"
+            )
+        yield client
