@@ -27,8 +27,10 @@ def solved(pieces: Iterable[Piece], place: Place) -> Iterator[Any]:
 def _backend(place: Place) -> Iterator[dict[str, Any]]:
     """Options for joblib; the workers' method processes are gone when it ends."""
     if place.scheduler:
-        with _dask(place.scheduler) as client:
-            yield {"backend": "dask", "n_jobs": -1}
+        from joblib import parallel_config
+
+        with _dask(place.scheduler) as client, parallel_config(backend="dask", n_jobs=-1):
+            yield {}
             client.run(solve.close_all)
         return
     try:
