@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from bench import solve
+from bench.outcome import Outcome
 from bench.place import Place
 from bench.plan import Piece
 from common.errors import InputError
@@ -14,13 +15,25 @@ from common.errors import InputError
 CONNECT_S = 15
 
 
-def solved(pieces: Iterable[Piece], place: Place) -> Iterator[Any]:
-    """What `solve.solve_piece` returns for each piece, in the order in which they are done."""
+class WorkerLost(Exception):
+    """A process of the pool died; what it had not handed in is lost."""
+
+
+def solved(pieces: Iterable[Piece], place: Place) -> Iterator[tuple[Piece, list[Outcome]]]:
+    """What `solve.solve_piece` returns for each piece, in the order in which they are done.
+
+    Raises:
+        WorkerLost: a process of this machine's pool was killed. (A Dask scheduler gives its piece to another worker.)
+    """
     from joblib import Parallel, delayed
+    from joblib.externals.loky.process_executor import BrokenProcessPool
 
     with _backend(place) as options:
         pool = Parallel(return_as="generator_unordered", batch_size=1, **options)
-        yield from pool(delayed(solve.solve_piece)(piece) for piece in pieces)
+        try:
+            yield from pool(delayed(solve.solve_piece)(piece) for piece in pieces)
+        except BrokenProcessPool as error:
+            raise WorkerLost(str(error).split("\n")[0]) from error
 
 
 @contextmanager
@@ -50,7 +63,7 @@ def _dask(scheduler: str) -> Iterator[Any]:
     except ImportError:
         raise InputError("--backend dask: distributed is missing; pip install -r requirements-cluster.txt") from None
     try:
-        client = Client(scheduler, timeout=CONNECT_S)
+        client = Client(scheduler, timeout=CONNECT_S)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
         reason = str(error).split("\n")[0]
         raise InputError(f"--scheduler {scheduler}: no answer ({reason}); start one with: dask scheduler") from error

@@ -16,8 +16,8 @@ from bench.config import ORACLE, RECALL_THRESHOLD, RunConfig
 from bench.environment import environment
 from bench.outcome import Outcome
 from bench.place import Place
-from bench.plan import Cell, make_cells, make_pieces, setting
-from bench.pool import solved
+from bench.plan import Cell, Piece, make_cells, make_pieces, setting
+from bench.pool import WorkerLost, solved
 from bench.progress import Meter
 from bench.store import Record
 from bench.timing import Stopwatch, drift_note
@@ -26,6 +26,8 @@ from datasets.problems import problem_set_sha256
 from methods import registry
 
 DRAWN_AT_ONCE = 100
+LOSSES = 3
+"""Workers that may die in a row without any outcome before a run gives up."""
 
 
 def run(config: RunConfig, place: Place) -> Record:
@@ -187,19 +189,28 @@ def record_oracle(record: Record, config: RunConfig, cells: list[Cell]) -> None:
 
 
 def accuracy(record: Record, config: RunConfig, cells: list[Cell], usable: set[Setting], place: Place) -> None:
-    """Every method on every problem, in parallel. Each worker's outcomes are in the record before more are taken."""
-    pieces = make_pieces(config, cells, record.done("accuracy"), place.data, place.plugins)
-    pieces = [p for p in pieces if p.setting in usable]
+    """Every method on every problem, in parallel. A worker's outcomes are in the record before more are taken."""
+
+    def left() -> list[Piece]:
+        pieces = make_pieces(config, cells, record.done("accuracy"), place.data, place.plugins)
+        return [p for p in pieces if p.setting in usable]
+
     kinds = {m: registry.kind_of(registry.build(m, place.plugins)) for m in config.methods}
+    pieces, fruitless = left(), 0
     with Meter(place.console, "registering", sum(len(p.keys) for p in pieces)) as meter:
         while pieces:
-            left = []
-            for piece, outcomes, keys in solved(pieces, place):
-                method = piece.setting.method
-                record.add_outcomes(outcomes, kinds[method], piece.cell.columns)
-                meter.step(len(outcomes), f"{method} on {piece.cell.name}")
-                left += [dataclasses.replace(piece, keys=keys)] if keys else []
-            pieces = left
+            before = meter.count
+            try:
+                for piece, outcomes in solved(pieces, place):
+                    method = piece.setting.method
+                    record.add_outcomes(outcomes, kinds[method], piece.cell.columns)
+                    meter.step(len(outcomes), f"{method} on {piece.cell.name}")
+            except WorkerLost as loss:
+                fruitless = fruitless + 1 if meter.count == before else 0
+                if fruitless >= LOSSES:
+                    raise InputError(f"worker processes keep dying ({loss}); try --jobs 1 or fewer --points") from loss
+                place.console.print(f"a worker process died ({loss}); its problems are solved again", highlight=False)
+            pieces = left()
 
 
 def write_run_json(record: Record, folder: Path) -> dict[str, Any]:

@@ -37,17 +37,17 @@ def draw(key: ProblemKey, data: str, plugins: Path | None) -> Problem:
     return make_problem(dataset_of(key.dataset, data, plugins), key)
 
 
-def solve_piece(piece: Piece) -> tuple[Piece, list[Outcome], tuple[ProblemKey, ...]]:
-    """Outcomes of a piece, and the keys that are left when the worker's patience is over."""
+def solve_piece(piece: Piece) -> tuple[Piece, list[Outcome]]:
+    """Outcomes of a piece: of all its problems, or of those that fit in the worker's patience."""
     outcomes: list[Outcome] = []
     start = time.monotonic()
     with _one_at_a_time:
         child = _child(piece.setting, piece.limits)
         for n, key in enumerate(piece.keys):
             if n and time.monotonic() - start > PATIENCE_S:
-                return piece, outcomes, piece.keys[n:]
+                break
             outcomes.append(ask(child, draw(key, piece.data, piece.plugins), "accuracy", 0))
-    return piece, outcomes, ()
+    return piece, outcomes
 
 
 def ask(child: Child, problem: Problem, phase: str, repeat: int) -> Outcome:

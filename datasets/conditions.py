@@ -147,8 +147,8 @@ class Density(Resampled):
 class Partial(Noisy):
     """Each cloud is what its own orthographic depth camera sees: the paper's supplement, on a 200 x 200 grid.
 
-    `visibility` "grid" needs a surface to sample densely; "hpr" (hidden-point removal) is its substitute for fixed points,
-    and gives at most N points, since how many a view shows is not known beforehand.
+    `visibility` "grid" needs a surface to sample densely; "hpr" (hidden-point removal) is its substitute for fixed points.
+    A cloud has at most N points: a thin object seen edge-on shows fewer, and none is repeated.
     """
 
     visibility: str = "grid"
@@ -167,8 +167,6 @@ class Partial(Noisy):
         seen = [
             cloud[see(cloud @ pose[:3, :3].T)] for cloud, pose in zip(dense, (source_pose, target_pose), strict=True)
         ]
-        if min(map(len, seen)) < points and self.visibility == "grid":
-            raise NotEnoughPoints(f"{shape.name}: a view shows {min(map(len, seen))} points; {points} were asked")
         source, target = (rng.permutation(s)[:points] for s in seen)
         moved = move(source_pose, source), move(target_pose, target)
         return Clouds(self.disturb(moved[0], rng), self.disturb(moved[1], rng), overlap(seen[0], seen[1]))

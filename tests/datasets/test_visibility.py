@@ -105,3 +105,10 @@ def test_density_gives_two_sizes_without_shared_points():
     )
     with pytest.raises(NotEnoughPoints, match="never repeated"):
         given.points_given(401, 400)
+
+
+def test_a_plate_seen_edge_on_shows_what_it_has():
+    plate = MeshShape("p", "c", np.array([[[-1, -1, 0], [1, -1, 0], [1, 1, 0]]]) / 2.0, "C1")
+    edge_on = np.array([[0, 0, 1, 0], [0, 1, 0, 0], [-1, 0, 0, 0], [0, 0, 0, 1.0]])
+    made = condition("partial").make(plate, 1024, edge_on, np.eye(4), rng("edge"))
+    assert 50 < len(made.source) < 200 and len(made.target) == 1024

@@ -8,10 +8,11 @@ from methods.base import Method
 
 
 class Slow(Method):
-    """The identity, after a tenth of a second."""
+    """The identity, after a while."""
 
     kind = "control"
+    seconds: float = 0.1
 
     def register(self, source, target):
-        time.sleep(0.1)
+        time.sleep(self.seconds)
         return np.eye(4)
