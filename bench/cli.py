@@ -16,8 +16,6 @@ from common.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from bench.store import Record
-
 RESULTS, REPORTS = Path("results"), Path("reports")
 
 
@@ -52,8 +50,9 @@ def _parser(train: bool) -> tuple[argparse.ArgumentParser, list[str]]:
     listing.add_argument("--plugins", type=_folder, help="folder with methods and data sets of your own")
     listing.set_defaults(do=_list)
     report = commands.add_parser("report", help="write CSVs and report of a run again, from its stored poses")
-    report.add_argument("run", type=Path, help="name or folder of a run, such as results/NAME")
-    report.set_defaults(do=_report)
+    _report_flags(report)
+    compare = commands.add_parser("compare", help="what got better or worse from run A to run B, on the same problems")
+    _compare_flags(compare)
     problems = commands.add_parser("problems", help="tell the SHA-256 of problem sets, and write them to a file")
     _problem_flags(problems)
     problems.add_argument("--export", type=Path, metavar="FILE", help="HDF5 file to write, which a run reads back")
@@ -104,6 +103,40 @@ def _run_flags(run: argparse.ArgumentParser) -> None:
     run.set_defaults(do=_run)
 
 
+def _report_flags(report: argparse.ArgumentParser) -> None:
+    add = report.add_argument
+    add(
+        "run",
+        type=Path,
+        nargs="+",
+        help="names or folders of runs, such as results/NAME; several are reported together",
+    )
+    _convention_flags(report)
+    add("--against", choices=["paper"], help="put the numbers printed in the DeepGMR paper beside ours")
+    add("--out", metavar="NAME", help="names reports/NAME, below the current folder")
+    add("--data", help="folder that holds one folder a data set, for pictures; default $BENCH_DATA, else ./data")
+    add("--plugins", type=_folder, help="folder with data sets of your own")
+    report.set_defaults(do=_report)
+
+
+def _compare_flags(compare: argparse.ArgumentParser) -> None:
+    add = compare.add_argument
+    add("run", type=Path, nargs=2, metavar="RUN", help="names or folders of two runs: before and after")
+    _convention_flags(compare)
+    add(
+        "--fail-on-regression",
+        action="store_true",
+        help="exit with 1 if recall, answers or errors got significantly worse",
+    )
+    compare.set_defaults(do=_compare)
+
+
+def _convention_flags(command: argparse.ArgumentParser) -> None:
+    names = "deepgmr deepgmr_code dcp rpmnet 3dmatch kitti"
+    command.add_argument("--convention", metavar="NAME", help=f"what is an error and a success: {names}")
+    command.add_argument("--threshold", type=float, nargs="+", metavar="T", help="other limits of success than its own")
+
+
 def _folder(text: str) -> Path:
     return Path(text).resolve()
 
@@ -134,7 +167,8 @@ def _run(flags: argparse.Namespace) -> None:
     place = Place(
         folder, str(data_root(flags.data).resolve()), flags.jobs, flags.plugins, console, flags.command, flags.scheduler
     )
-    write_all(runner.run(made, place), folder, console)
+    runner.run(made, place).close()
+    write_all(folder, flags, console)
 
 
 def _problems(flags: argparse.Namespace) -> None:
@@ -175,29 +209,36 @@ def _console() -> Console:
 
 
 def _report(flags: argparse.Namespace) -> None:
-    from bench.store import Record
+    from bench import reporting
+    from datasets.registry import data_root
 
-    folder = flags.run if flags.run.is_dir() else RESULTS / flags.run
-    if not (folder / "record.sqlite").is_file():
-        raise InputError(f"{folder}: no record.sqlite in it; give the name or folder of a run")
-    write_all(Record(folder / "record.sqlite"), folder, _console())
+    how = flags.plugins, flags.convention, flags.threshold, flags.against is not None, flags.out
+    folders = [_run_folder(run) for run in flags.run]
+    reporting.write(reporting.Request(folders, REPORTS, data_root(flags.data), *how), _console())
 
 
-def write_all(record: Record, folder: Path, console: Console) -> None:
+def _compare(flags: argparse.Namespace) -> int:
+    from bench import compare, reporting
+    from bench.conventions import convention
+
+    folders = [_run_folder(run) for run in flags.run]
+    names = folders[0].resolve().name, folders[1].resolve().name
+    view = convention(flags.convention or reporting.DEFAULT, flags.threshold)
+    found = compare.compare(reporting.read(folders[0]), reporting.read(folders[1]), names, view)
+    _console().print(compare.rendered(found, names))
+    return int(flags.fail_on_regression and bool(found.regressions))
+
+
+def _run_folder(run: Path) -> Path:
+    return run if run.is_dir() else RESULTS / run
+
+
+def write_all(folder: Path, flags: argparse.Namespace, console: Console) -> None:
     """Everything a person reads of a run: CSVs beside the record, plots and report, the summary on the terminal."""
-    from bench import export
-    from bench.report import terminal_summary, write_report
-    from bench.runner import write_run_json
+    from bench import reporting
+    from datasets.registry import data_root
 
-    run = write_run_json(record, folder)
-    outcomes = record.outcomes()
-    frames = export.tables(record.problems(), outcomes, run)
-    export.write_csvs(frames, folder)
-    reports = REPORTS / folder.resolve().name
-    write_report(folder, reports, run, frames, outcomes)
-    console.print(terminal_summary(frames["summary"]))
-    for what, where in (("CSVs", folder), ("plots", reports), ("report", reports / "report.html")):
-        console.print(f"{what:8}{where}", highlight=False, soft_wrap=True)
+    reporting.write(reporting.Request([folder], REPORTS, data_root(flags.data), flags.plugins), console)
 
 
 def _list(flags: argparse.Namespace) -> None:

@@ -181,56 +181,97 @@ def _inverse(T: Array) -> Array:
     return inverse
 
 
-def evaluate(
-    T: Array,
-    which: NDArray[np.intp],
-    T_true: Array,
-    source_pose: Array,
-    points: NDArray[Any],
-    symmetry: str | None,
-) -> dict[str, Array]:
-    """Every column of `COLUMNS` for B answers to P problems of one symmetry and one number of points.
+class Scenes(NamedTuple):
+    """P problems as their errors see them.
+
+    Attributes:
+        truth: T_true (P, 4, 4).
+        source_pose: A (P, 4, 4), see `rmse_symmetric`.
+        of: moments of the evaluation points.
+        first: the first 100 evaluation points (P, 100, 3), zeros where there are fewer.
+        size: how many evaluation points each has (P,).
+    """
+
+    truth: Array
+    source_pose: Array
+    of: Moments
+    first: NDArray[np.float32]
+    size: NDArray[np.intp]
+
+    def take(self, which: NDArray[np.intp]) -> Scenes:
+        """The scenes with those rows (B,)."""
+        of = Moments(self.of.mean[which], self.of.root[which])
+        return Scenes(self.truth[which], self.source_pose[which], of, self.first[which], self.size[which])
+
+
+def evaluate(T: Array, which: NDArray[np.intp], scenes: Scenes, symmetry: str | None) -> dict[str, Array]:
+    """Every column of `COLUMNS` for B answers to problems of one symmetry.
 
     Args:
         T: answers (B, 4, 4).
         which: the problem of each answer (B,), indices below P.
-        T_true: truths (P, 4, 4).
-        source_pose: (P, 4, 4), see `rmse_symmetric`.
-        points: (P, n, 3).
+        scenes: P problems.
         symmetry: group of the objects; None where it is not known, and then `rmse_symmetric` is NaN.
 
     Returns:
         Arrays (B,). Memory stays small for any B: answers are taken 20 000 at a time.
     """
-    of = moments(points)
     pieces = [
-        _evaluate(T[part], which[part], T_true, source_pose, points, of, symmetry)
+        _evaluate(T[part], scenes.take(which[part]), symmetry)
         for part in (slice(start, start + 20_000) for start in range(0, max(len(T), 1), 20_000))
     ]
     return {name: np.concatenate([piece[name] for piece in pieces]) for name in COLUMNS}
 
 
-def _evaluate(
-    T: Array,
-    which: NDArray[np.intp],
-    T_true: Array,
-    source_pose: Array,
-    points: NDArray[Any],
-    of: Moments,
-    symmetry: str | None,
-) -> dict[str, Array]:
-    truth, here = T_true[which], Moments(of.mean[which], of.root[which])
-    error = rmse_of_moments(T, truth, here)
-    unknown = np.full(len(T), np.nan)
+def _evaluate(T: Array, of: Scenes, symmetry: str | None) -> dict[str, Array]:
+    error = rmse_of_moments(T, of.truth, of.of)
+    symmetric = (
+        np.full(len(T), np.nan)
+        if symmetry is None
+        else rmse_symmetric_of_moments(T, of.truth, of.source_pose, of.of, symmetry)
+    )
     return {
         "rmse": error,
-        "rre_deg": rre_deg(T, truth),
-        "rte": rte(T, truth),
-        "rmse_paper": error / np.sqrt(points.shape[-2]),
-        "mean_distance": mean_distance(T, truth, points[:, :MEAN_DISTANCE_POINTS][which]),
+        "rre_deg": rre_deg(T, of.truth),
+        "rte": rte(T, of.truth),
+        "rmse_paper": error / np.sqrt(np.maximum(of.size, 1)),
+        "mean_distance": _mean_over_first(T, of),
         "rmse_coordinate": error / np.sqrt(3),
-        "mae_euler_deg": mae_euler_deg(T, truth),
-        "rmse_symmetric": unknown
-        if symmetry is None
-        else rmse_symmetric_of_moments(T, truth, source_pose[which], here, symmetry),
+        "mae_euler_deg": mae_euler_deg(T, of.truth),
+        "rmse_symmetric": symmetric,
     }
+
+
+def _mean_over_first(T: Array, of: Scenes) -> Array:
+    """`mean_distance` over the first points of each scene, as many as it has up to 100."""
+    D = T[..., :3, :] - of.truth[..., :3, :]
+    moved = of.first.astype(np.float64) @ np.swapaxes(D[..., :3], -1, -2) + D[..., None, :, 3]
+    far = np.sqrt(np.einsum("...i,...i->...", moved, moved))
+    if len(T) and of.size.min() < MEAN_DISTANCE_POINTS:
+        far *= np.arange(MEAN_DISTANCE_POINTS) < of.size[:, None]
+    return np.asarray(far.sum(axis=-1) / np.clip(of.size, 1, MEAN_DISTANCE_POINTS))
+
+
+def information_rmse(T: Array, T_true: Array, information: Array) -> Array:
+    """√(ξᵀ Λ ξ / Λ₀₀) of Choi, Zhou and Koltun 2015, the error of the 3DMatch benchmark, in the unit of Λ's points.
+
+    Args:
+        T: estimates (..., 4, 4).
+        T_true: truths (..., 4, 4).
+        information: Λ (..., 6, 6) of `gt.info`, the sum of GᵀG over the true correspondences, so that Λ₀₀ counts them.
+
+    ξ of T_true⁻¹ T is its translation and the vector part of its unit quaternion (half the turn): the order and scale that Λ
+    is written in. For small errors it is the RMSE over the correspondences.
+    """
+    E = _inverse(np.asarray(T_true, dtype=np.float64)) @ T
+    xi = np.concatenate([E[..., :3, 3], _quaternion_vector(E[..., :3, :3])], axis=-1)
+    square = np.einsum("...i,...ij,...j->...", xi, information, xi) / information[..., 0, 0]
+    return np.asarray(np.sqrt(np.maximum(square, 0)))
+
+
+def _quaternion_vector(R: Array) -> Array:
+    """Vector part (..., 3) of the unit quaternion of R with a real part that is not negative: sin(θ/2) times the axis."""
+    from scipy.spatial.transform import Rotation
+
+    quaternion = Rotation.from_matrix(R.reshape(-1, 3, 3)).as_quat(canonical=True)
+    return np.asarray(quaternion[:, :3].reshape(*R.shape[:-2], 3))

@@ -1,6 +1,7 @@
 """Everything a person reads of a finished run: figures, tables, one offline HTML page, and the table in the terminal."""
 
+from bench.report.redraw import Redraw
 from bench.report.terminal import terminal_summary
-from bench.report.write import write_report
+from bench.report.write import Options, write_report
 
-__all__ = ["terminal_summary", "write_report"]
+__all__ = ["Options", "Redraw", "terminal_summary", "write_report"]

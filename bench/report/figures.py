@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bench.conventions import Convention
 from bench.export import write_atomically
 from bench.report import style
-from bench.report.compare import PLACE, CategoryTable, Place, place_title
+from bench.report.ranking import CategoryTable, Place, at, place_title
+from bench.report.tables import places_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,77 +23,124 @@ if TYPE_CHECKING:
 
 
 class Drawn(NamedTuple):
-    """A finished figure: kind ("cdf", "angle", "time", "category"), title, caption, SVG text and its two files."""
+    """A finished figure: kind ("cdf", "density", "angle", "time", "category", "grid"), title, caption and its two files."""
 
     kind: str
     title: str
     caption: str
-    svg: str
     files: tuple[Path, Path]
 
 
-def draw_all(
-    frames: dict[str, pd.DataFrame], categories: dict[Place, CategoryTable], threshold: float, folder: Path
-) -> list[Drawn]:
-    """Draw every figure that the frames and the tables of categories have data for, into folder."""
-    import matplotlib
+class Job(NamedTuple):
+    """A figure to be drawn: what makes it of which arguments, and where it goes, without an ending."""
 
-    folder.mkdir(parents=True, exist_ok=True)
-    with matplotlib.rc_context(style.RC):
-        return [*_curves(frames, threshold, folder), *_timing(frames["timing"], folder), *_shades(categories, folder)]
+    make: Callable[..., Figure]
+    arguments: tuple[Any, ...]
+    kind: str
+    title: str
+    caption: str
+    stem: Path
+
+    def draw(self) -> Drawn:
+        """Make the figure and write both files."""
+        import matplotlib
+
+        with matplotlib.rc_context(style.RC):
+            return _save(self.make(*self.arguments), self)
+
+
+ALONE = 10
+"""With more figures than this, helper processes are worth their start."""
+
+
+def draw_all(jobs: Iterable[Job]) -> list[Drawn]:
+    """Draw figures, many of them on up to four processes."""
+    jobs = list(jobs)
+    for folder in {job.stem.parent for job in jobs}:
+        folder.mkdir(parents=True, exist_ok=True)
+    helpers = min(4, os.cpu_count() or 1)
+    if len(jobs) <= ALONE or helpers < 2:
+        return [job.draw() for job in jobs]
+    from joblib import Parallel, delayed
+
+    drawn: list[Drawn] = Parallel(n_jobs=helpers)(delayed(Job.draw)(job) for job in jobs)
+    return drawn
+
+
+def figures_of(
+    frames: dict[str, pd.DataFrame], categories: dict[Place, CategoryTable], view: Convention, folder: Path
+) -> Iterator[Job]:
+    """Every figure that the frames and the tables of categories have data for."""
+    yield from _curves(frames, view, folder)
+    yield from _densities(frames, view, folder)
+    yield from _timing(frames["timing"], folder)
+    yield from _shades(categories, view, folder)
 
 
 CDF_CAPTION = (
-    "Share of all asked problems with an RMSE up to the value below; failures count, so a curve may end below 1. "
-    "A diamond marks where a curve reaches 1. The number in the legend is the recall at the vertical line. "
+    "Share of all asked problems with an error up to the value below; failures count, so a curve may end below 1. "
+    "A diamond marks where a curve reaches 1. The number in the legend is the recall (at the vertical line, if there is one). "
     "Thick: learned. Thin: global. Dash-dotted: local. Dashed, half-filled markers: refined. "
     "Grey dots: controls."
 )
+DENSITY_CAPTION = "As the error CDF, one panel a method, one curve a number of points; recall in the legend."
 ANGLE_CAPTION = (
-    "Left: mean RMSE over answered problems in each bin of rotation magnitude; a hollow marker says that some were not "
-    "answered, so read it with the recall on the right, where every failure counts. The scale of RMSE is linear below 0.01 "
+    "Left: mean error over answered problems in each bin of rotation magnitude; a hollow marker says that some were not "
+    "answered, so read it with the recall on the right, where every failure counts. The scale of the error is linear below 0.01 "
     "and logarithmic above."
 )
 TIME_CAPTION = (
     "Median time from two raw clouds to a pose, one pair at a time. A cross at the top: no call came to its end "
     "(time-out, memory, …)."
 )
-CATEGORY_CAPTION = (
-    "Mean RMSE over answered problems; * where some were not answered. Bold: lowest of the methods that answered "
-    "everything, controls aside, if a paired test on the same problems separates it from the next (p < 0.05; never with "
-    "fewer than six problems)."
-)
 
 
-def _curves(frames: dict[str, pd.DataFrame], threshold: float, folder: Path) -> Iterator[Drawn]:
+def _curves(frames: dict[str, pd.DataFrame], view: Convention, folder: Path) -> Iterator[Job]:
     """The CDF, and the errors against rotation magnitude, of each place where anything was asked."""
     asked = frames["summary"][frames["summary"]["problems"] > 0]
-    for place, summary in asked.groupby(PLACE, sort=True):
-        name, rest = place_title(place), style.slug(*place)
-        curves, bins = (frames[f][(frames[f][PLACE] == list(place)).all(axis=1)] for f in ("cdf", "by_angle"))
-        yield _save(_cdf(curves, summary, threshold, name), "cdf", name, CDF_CAPTION, folder / f"cdf_{rest}")
+    for place in places_of(asked):
+        name, rest, summary = place_title(place), style.slug(*place), at(asked, place)
+        curves, bins = at(frames["cdf"], place), at(frames["by_angle"], place)
+        yield Job(_cdf, (curves, summary, view, name), "cdf", name, CDF_CAPTION, folder / f"cdf_{rest}")
         if len(bins):
-            yield _save(_by_angle(bins, summary, name), "angle", name, ANGLE_CAPTION, folder / f"angle_{rest}")
+            yield Job(_by_angle, (bins, summary, view, name), "angle", name, ANGLE_CAPTION, folder / f"angle_{rest}")
 
 
-def _shades(categories: dict[Place, CategoryTable], folder: Path) -> Iterator[Drawn]:
+def _densities(frames: dict[str, pd.DataFrame], view: Convention, folder: Path) -> Iterator[Job]:
+    """The CDFs over numbers of points of each data set and condition that has several."""
+    asked = frames["summary"][(frames["summary"]["problems"] > 0) & (frames["summary"]["kind"] != "control")]
+    for (dataset, condition), summary in asked.groupby(["dataset", "condition"], observed=True, sort=True):
+        if summary["points"].nunique() > 1:
+            title = f"{dataset} · {condition}"
+            same = (frames["cdf"]["dataset"] == dataset) & (frames["cdf"]["condition"] == condition)
+            arguments, stem = (
+                (frames["cdf"][same], summary, view, title),
+                folder / f"density_{style.slug(dataset, condition)}",
+            )
+            yield Job(_density, arguments, "density", title, DENSITY_CAPTION, stem)
+
+
+def _shades(categories: dict[Place, CategoryTable], view: Convention, folder: Path) -> Iterator[Job]:
     """The table of categories of each place."""
+    from bench.report.tables import CATEGORY_NOTE
+
     for place, table in categories.items():
         name, stem = place_title(place), folder / f"categories_{style.slug(*place)}"
-        yield _save(_categories(table, name), "category", name, CATEGORY_CAPTION, stem)
+        arguments = table, f"mean {view.label} over answered · {name}"
+        yield Job(_categories, arguments, "category", name, CATEGORY_NOTE, stem)
 
 
-def _save(figure: Figure, kind: str, title: str, caption: str, stem: Path) -> Drawn:
+def _save(figure: Figure, job: Job) -> Drawn:
     """Write stem.png and stem.svg; the same data give the same SVG bytes."""
     figure.draw_without_rendering()  # the layout is computed once, not again for each file
     figure.set_layout_engine("none")
     png, svg = io.BytesIO(), io.StringIO()
     figure.savefig(png, format="png", dpi=140, metadata={"Software": None})
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    figure.savefig(svg, format="svg", metadata=nothing)
-    places = [stem.with_name(f"{stem.name}.{end}") for end in ("png", "svg")]
+    figure.savefig(svg, format="svg", dpi=140, metadata=nothing)
+    places = [job.stem.with_name(f"{job.stem.name}.{end}") for end in ("png", "svg")]
     written = (write_atomically(places[0], png.getvalue()), write_atomically(places[1], svg.getvalue()))
-    return Drawn(kind, title, caption, svg.getvalue(), written)
+    return Drawn(job.kind, job.title, job.caption, written)
 
 
 def _new(methods: int, columns: int = 1, **settings: Any) -> tuple[Figure, list[Axes]]:
@@ -125,57 +175,101 @@ def _ordered(frame: pd.DataFrame) -> list[tuple[str, str]]:
     return sorted(((str(m), str(k)) for m, k in kinds.items()), key=lambda mk: style.order(*mk))
 
 
-def _cdf(curves: pd.DataFrame, summary: pd.DataFrame, threshold: float, title: str) -> Figure:
-    """RMSE CDFs of one place, best recall first in the legend."""
+def _cdf(curves: pd.DataFrame, summary: pd.DataFrame, view: Convention, title: str) -> Figure:
+    """Error CDFs of one place, best recall first in the legend."""
     figure, (axes,) = _new(len(summary))
+    right = _right_end(curves, view)
     for row in summary.sort_values(["recall", "method"], ascending=[False, True]).to_dict("records"):
         curve = curves[curves["method"] == row["method"]]
-        _curve(axes, curve["rmse"].to_numpy(), curve["fraction"].to_numpy(), row["method"], row["kind"], row["recall"])
-    axes.axvline(threshold, color=style.INK, linewidth=0.8, alpha=0.6)
-    beside: dict[str, Any] = {"xytext": (3, 0), "textcoords": "offset points", "fontsize": 7.5}
-    axes.annotate(f"recall@{threshold:g}", (threshold, 0.01), **beside)
-    axes.set(xlim=(-0.01, 1), ylim=(0, 1.03), xlabel="RMSE (units of the cloud)", ylabel="share of asked problems")
+        method, kind = str(row["method"]), str(row["kind"])
+        lines = _lines(method, kind) | {"markersize": 4, "markevery": 0.21}
+        share = "" if np.isnan(row["recall"]) else f"{row['recall']:.2f}  "
+        _curve(axes, curve, view.metric, right, {"label": share + style.label(method)} | lines)
+    _frame_cdf(axes, view, right)
     axes.set_title(title, loc="left")
     _legend(figure, axes)
     return figure
 
 
-def _curve(axes: Axes, x: Any, y: Any, method: str, kind: str, recall: float) -> None:
-    """One step curve over 0 to 1, thinned to 400 steps, with a diamond where it reaches 1."""
-    shown = np.flatnonzero(x <= 1)
+def _right_end(curves: pd.DataFrame, view: Convention) -> float:
+    """Where the axis of errors ends: at 1 for errors of points of unit objects, else where nine in ten of the answers are."""
+    if view.metric in ("rmse", "mean_distance", "rmse_coordinate") or curves.empty:
+        return 1.0
+    return float(max(np.quantile(curves[view.metric], 0.9), 1.5 * (view.threshold or 0), 1e-9))
+
+
+def _frame_cdf(axes: Axes, view: Convention, right: float) -> None:
+    """Limits and labels of an axes of CDFs, and a line at the threshold."""
+    if view.threshold is not None:
+        axes.axvline(view.threshold, color=style.INK, linewidth=0.8, alpha=0.6)
+        beside: dict[str, Any] = {"xytext": (3, 0), "textcoords": "offset points", "fontsize": 7.5}
+        axes.annotate(f"recall@{view.threshold:g}", (view.threshold, 0.01), **beside)
+    axes.set(xlim=(-0.01 * right, right), ylim=(0, 1.03))
+    axes.set(xlabel=f"{view.label} ({view.unit})", ylabel="share of asked problems")
+
+
+def _curve(axes: Axes, curve: pd.DataFrame, metric: str, right: float, lines: dict[str, Any]) -> None:
+    """One step curve from 0 to the right end, thinned to 400 steps, with a diamond where it reaches 1."""
+    x, y = curve[metric].to_numpy(), curve["fraction"].to_numpy()
+    shown = np.flatnonzero(x <= right)
     if len(shown) > 400:
         shown = shown[np.unique(np.linspace(0, len(shown) - 1, 400).astype(int))]
     last = y[shown[-1]] if len(shown) else 0.0
-    steps = np.concatenate([[0.0], x[shown], [1.0]]), np.concatenate([[0.0], y[shown], [last]])
-    lines = _lines(method, kind) | {"markersize": 4, "markevery": 0.21}
-    axes.step(*steps, where="post", label=f"{recall:.2f}  {style.label(method)}", **lines)
+    steps = np.concatenate([[0.0], x[shown], [right]]), np.concatenate([[0.0], y[shown], [last]])
+    axes.step(*steps, where="post", **lines)
     if last == 1:
-        axes.plot(
-            x[shown[-1]], 1, marker="D", markersize=6, color=style.look(method, kind).colour, zorder=5, clip_on=False
-        )
+        axes.plot(x[shown[-1]], 1, marker="D", markersize=6, color=lines["color"], zorder=5, clip_on=False)
 
 
-def _by_angle(bins: pd.DataFrame, summary: pd.DataFrame, title: str) -> Figure:
-    """Mean RMSE over answered, and recall, against the bins of rotation magnitude."""
+def _density(curves: pd.DataFrame, summary: pd.DataFrame, view: Convention, title: str) -> Figure:
+    """A panel a method: its CDF at every number of points, dark to light."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    methods, right = _ordered(summary), _right_end(curves, view)
+    columns = min(4, len(methods))
+    rows = -(-len(methods) // columns)
+    figure = Figure(figsize=(3.1 * columns, 2.7 * rows), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
+    counts = sorted(summary["points"].unique())
+    shades = matplotlib.colormaps["viridis"](np.linspace(0, 0.85, len(counts)))
+    dashes: list[Any] = ["-", (0, (5, 1.5)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5))]
+    for axes, (method, _) in zip(panels, methods, strict=False):
+        for i, points in enumerate(counts):
+            curve = curves[(curves["method"] == method) & (curves["points"] == points)]
+            recall = summary.loc[(summary["method"] == method) & (summary["points"] == points), "recall"]
+            if len(recall):
+                share = "" if np.isnan(recall.iloc[0]) else f"{recall.iloc[0]:.2f}  "
+                look = {"color": shades[i], "linestyle": dashes[i % 4], "linewidth": 1.5}
+                _curve(axes, curve, view.metric, right, {"label": f"{share}N = {points}"} | look)
+        _frame_cdf(axes, view, right)
+        axes.label_outer()
+        axes.set_title(style.label(method), loc="left")
+        axes.legend(loc="lower right", fontsize=7)
+    for axes in panels[len(methods) :]:
+        axes.set_axis_off()
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10)
+    return figure
+
+
+def _by_angle(bins: pd.DataFrame, summary: pd.DataFrame, view: Convention, title: str) -> Figure:
+    """Mean error over answered, and recall, against the bins of rotation magnitude."""
     kinds = [(m, k) for m, k in _ordered(summary) if m in set(bins["method"])]
     figure, (left, right) = _new(len(kinds), columns=2)
     for method, kind in kinds:
         mine = bins[bins["method"] == method]
         middle = (mine["angle_low"] + mine["angle_high"]) / 2
-        lines = _lines(method, kind)
-        left.plot(middle, mine["rmse_mean_answered"], **lines)
+        lines, mean = _lines(method, kind), mine[f"{view.metric}_mean_answered"]
+        left.plot(middle, mean, **lines)
         partly = (mine["answered"] < mine["problems"]).to_numpy()
-        left.plot(
-            middle[partly],
-            mine["rmse_mean_answered"][partly],
-            **(lines | {"linestyle": "", "fillstyle": "full", "markerfacecolor": style.PAPER}),
-        )
+        hollow = {"linestyle": "", "fillstyle": "full", "markerfacecolor": style.PAPER}
+        left.plot(middle[partly], mean[partly], **(lines | hollow))
         right.plot(middle, mine["recall"], label=style.label(method), **lines)
     edges = sorted({*bins["angle_low"], *bins["angle_high"]})
     for axes in (left, right):
         axes.set(xlabel="rotation magnitude (°)", xticks=edges, xlim=(edges[0], edges[-1]))
     left.set_yscale("symlog", linthresh=0.01)
-    left.set(ylabel="mean RMSE over answered (units of the cloud)")
+    left.set(ylabel=f"mean {view.label} over answered ({view.unit})")
     left.set_title(title, loc="left")
     right.set(ylabel="recall, failures counted", ylim=(-0.03, 1.03))
     left.set_ylim(bottom=0)
@@ -183,21 +277,26 @@ def _by_angle(bins: pd.DataFrame, summary: pd.DataFrame, title: str) -> Figure:
     return figure
 
 
-def _timing(timing: pd.DataFrame, folder: Path) -> Iterator[Drawn]:
+def _timing(timing: pd.DataFrame, folder: Path) -> Iterator[Job]:
     """Time against the number of points, and against rotation magnitude for each number of points."""
     whole = (timing["angle_low"] == 0) & (timing["angle_high"] == 180)
     if whole.any():
-        figure = _times(
-            timing[whole], timing.loc[whole, "points"], "points in a cloud", "Time against point count", True
-        )
-        yield _save(figure, "time", "Time against point count", TIME_CAPTION, folder / "time_points")
-    for points, group in timing[~whole].groupby("points", sort=True):
+        title = "Time against point count"
+        yield Job(_times_by_points, (timing[whole], title), "time", title, TIME_CAPTION, folder / "time_points")
+    for points, group in timing[~whole].groupby("points", sort=True, observed=True):
         title = f"Time against rotation magnitude · {points} points"
-        middle = (group["angle_low"] + group["angle_high"]) / 2
-        figure = _times(group, middle, "rotation magnitude (°)", title, False)
-        edges = sorted({*group["angle_low"], *group["angle_high"]})
-        figure.axes[0].set(xticks=edges, xlim=(edges[0], edges[-1]))
-        yield _save(figure, "time", title, TIME_CAPTION, folder / f"time_angle_{points}")
+        yield Job(_times_by_angle, (group, title), "time", title, TIME_CAPTION, folder / f"time_angle_{points}")
+
+
+def _times_by_points(rows: pd.DataFrame, title: str) -> Figure:
+    return _times(rows, rows["points"], "points in a cloud", title, True)
+
+
+def _times_by_angle(rows: pd.DataFrame, title: str) -> Figure:
+    figure = _times(rows, (rows["angle_low"] + rows["angle_high"]) / 2, "rotation magnitude (°)", title, False)
+    edges = sorted({*rows["angle_low"], *rows["angle_high"]})
+    figure.axes[0].set(xticks=edges, xlim=(edges[0], edges[-1]))
+    return figure
 
 
 def _times(rows: pd.DataFrame, x: pd.Series[float], xlabel: str, title: str, log: bool) -> Figure:
@@ -205,7 +304,7 @@ def _times(rows: pd.DataFrame, x: pd.Series[float], xlabel: str, title: str, log
     figure, (axes,) = _new(rows["method"].nunique())
     for method, kind in _ordered(rows):
         mine = (rows["method"] == method).to_numpy()
-        for i, (_, group) in enumerate(rows[mine].groupby(["device", "threads"], dropna=False)):
+        for i, (_, group) in enumerate(rows[mine].groupby(["device", "threads"], observed=True)):
             here, times = x.loc[group.index], group["time_ms_median"]
             lines = _lines(method, kind)
             axes.plot(here, times, label=style.label(method) if i == 0 else None, **lines)
@@ -230,7 +329,7 @@ def _log_points(axes: Axes, counts: list[float]) -> None:
 
 
 def _categories(table: CategoryTable, title: str) -> Figure:
-    """The table of categories by methods, shaded by mean RMSE from 0 to 1."""
+    """The table of categories by methods, shaded by mean error from 0 to 1."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -250,5 +349,5 @@ def _categories(table: CategoryTable, title: str) -> Figure:
     axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
     axes.grid(False)
     axes.spines[:].set_visible(False)
-    axes.set_title(f"mean RMSE over answered · {title}", loc="left")
+    axes.set_title(title, loc="left")
     return figure

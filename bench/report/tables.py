@@ -1,17 +1,17 @@
-"""Tables for people: cells that know their text, their value for sorting and whether they are bold; as Markdown and HTML rows."""
+"""The tables of a report: summary, coverage, failures, categories, times, stages, conventions, duels, and headlines in words."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bench.conventions import Convention
 from bench.export import FAILURES
-from bench.report import style
-from bench.report.compare import PLACE, CategoryTable, Place, Ranking, by_recall, lowest_rmse, place_title
+from bench.report import ranking, style
+from bench.report.ranking import PLACE, CategoryTable, Duel, Errors, Place, Ranking, place_title
+from bench.report.table import Cell, Table, count, num
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,258 +21,215 @@ Row = Mapping[Any, Any]
 """A row of `bench.export.summary`, by column."""
 
 
-@dataclass(frozen=True)
-class Cell:
-    """What is shown, and what it is sorted by (its text if None)."""
-
-    text: str
-    value: float | None = None
-    bold: bool = False
+def places_of(frame: pd.DataFrame) -> list[Place]:
+    """Every data set, condition and number of points of a frame, sorted."""
+    return sorted({tuple(p) for p in frame[PLACE].drop_duplicates().itertuples(index=False, name=None)})
 
 
-@dataclass(frozen=True)
-class Table:
-    """A titled table. `columns` are heads with their units; a row has as many cells."""
-
-    title: str
-    columns: list[str]
-    rows: list[list[Cell]]
-
-    def markdown(self) -> str:
-        """GitHub Markdown; names are escaped, so that they stay text."""
-        lines = [self.columns, ["---" if i == 0 else "--:" for i in range(len(self.columns))]]
-        lines += [[f"**{escaped(c.text)}**" if c.bold else escaped(c.text) for c in row] for row in self.rows]
-        return "\n".join([f"### {escaped(self.title)}", "", *("| " + " | ".join(line) + " |" for line in lines), ""])
-
-    def csv(self) -> str:
-        """The texts as CSV with `\\n` line ends."""
-        import csv
-        import io
-
-        file = io.StringIO()
-        csv.writer(file, lineterminator="\n").writerows([self.columns, *([c.text for c in row] for row in self.rows)])
-        return file.getvalue()
+def rows_at(frame: pd.DataFrame, place: Place) -> list[Row]:
+    """The rows of a place as dicts, in the order of methods."""
+    rows: list[Row] = ranking.at(frame, place).to_dict("records")  # type: ignore[assignment]
+    return sorted(rows, key=lambda row: style.order(str(row["method"]), str(row["kind"])))
 
 
-def escaped(text: str) -> str:
-    """Text that Markdown shows as it is."""
-    for old, new in (
-        ("&", "&amp;"),
-        ("<", "&lt;"),
-        (">", "&gt;"),
-        ("|", "\\|"),
-        ("*", "\\*"),
-        ("_", "\\_"),
-        ("\n", " "),
-    ):
-        text = text.replace(old, new)
-    return text
+def summary_table(
+    place: Place, rows: list[Row], errors: Errors, view: Convention, beside: Mapping[tuple[str, str], str]
+) -> Table:
+    """The summary of one place. `beside` holds the paper's numbers by method and metric; empty if they are not asked for."""
+    order = ranking.by_recall(errors)
+    winners = order.winner if order else None, ranking.lowest_error(errors.error, errors.methods)
+    heads = ["method", "kind", "answered", f"{view.recall_label} [95\u00a0%]"]
+    heads += [f"{view.label} mean over answered [95\u00a0%]", f"{view.label} median"]
+    heads += ["recall sym.", "RMSE sym. mean", "RRE median (°)", "RTE median", "time median (ms)", "p95 (ms)"]
+    heads += ["seed SD", "problem SD"]
+    return Table(place_title(place), heads, [_summary_row(row, winners, view, beside) for row in rows])
 
 
-def num(value: Any, digits: int = 3, bold: bool = False, suffix: str = "") -> Cell:
-    """A cell of a number."""
-    value = float(value)
-    return Cell(style.number(value, digits) + suffix, value, bold)
-
-
-def count(value: Any) -> Cell:
-    """A cell of a whole number."""
-    return Cell(str(int(value)), float(value))
-
-
-def paper_rows() -> pd.DataFrame:
-    """The numbers of Yuan et al. 2020: dataset, condition, points, method, method_in_paper, rmse, recall."""
-    import pandas as pd
-
-    with (files("bench.report") / "paper.csv").open() as file:
-        return pd.read_csv(file)
-
-
-def summary_tables(summary: pd.DataFrame, trials: pd.DataFrame, threshold: float) -> list[Table]:
-    """One table a data set, condition and number of points; beside the paper's numbers where it has that very problem."""
-    paper = paper_rows()
-    tables = []
-    for place, group in summary.groupby(PLACE, sort=True):
-        here = trials[(trials[PLACE] == list(place)).all(axis=1)]
-        theirs = paper[(paper[PLACE] == list(place)).all(axis=1)].set_index("method")
-        ranking = by_recall(here, threshold)
-        winners = ranking.winner if ranking else None, lowest_rmse(here)
-        rows = sorted(group.to_dict("records"), key=lambda row: style.order(row["method"], row["kind"]))
-        beside = [_paper_cells(theirs, row["method"]) if len(theirs) else None for row in rows]
-        body = [_summary_row(row, winners, cells) for row, cells in zip(rows, beside, strict=True)]
-        columns = _summary_heads(threshold, len(theirs) > 0)
-        tables.append(Table(place_title(place), columns, body))
-    return tables
-
-
-def _summary_heads(threshold: float, paper: bool) -> list[str]:
-    """Heads of the summary, the paper's beside ours."""
-    recall, rmse = f"recall@{threshold:g} [95\u00a0%]", "RMSE mean over answered [95\u00a0%]"
-    first = [recall, "paper's recall", rmse, "paper's RMSE"] if paper else [recall, rmse]
-    rest = [
-        "RMSE median",
-        "recall sym.",
-        "RMSE sym. mean",
-        "RRE median (°)",
-        "RTE median",
-        "time median (ms)",
-        "p95 (ms)",
-    ]
-    return ["method", "kind", "answered", *first, *rest]
-
-
-def _summary_row(row: Row, winners: tuple[str | None, str | None], paper: list[Cell] | None) -> list[Cell]:
-    mean = style.number(row["rmse_mean_answered"])
-    if not np.isnan(row["rmse_mean_low"]):
-        mean += f" [{style.number(row['rmse_mean_low'])}, {style.number(row['rmse_mean_high'])}]"
-    recall = Cell(recall_text(row), row["recall"], row["method"] == winners[0])
-    rmse = Cell(mean, row["rmse_mean_answered"], row["method"] == winners[1])
+def _summary_row(
+    row: Row, winners: tuple[str | None, str | None], view: Convention, beside: Mapping[tuple[str, str], str]
+) -> list[Cell]:
+    m, method = view.metric, str(row["method"])
+    mean = style.number(row[f"{m}_mean_answered"])
+    if not np.isnan(row[f"{m}_mean_low"]):
+        mean += f" [{style.number(row[f'{m}_mean_low'])}, {style.number(row[f'{m}_mean_high'])}]"
     return [
-        Cell(row["method"]),
-        Cell(row["kind"]),
+        Cell(method),
+        Cell(str(row["kind"])),
         Cell(f"{row['answered']}/{row['problems']}", row["answer_rate"]),
-        *([recall, paper[0], rmse, paper[1]] if paper else [recall, rmse]),
-        num(row["rmse_median"]),
+        Cell(recall_text(row), row["recall"], method == winners[0], beside.get((method, "recall"), "")),
+        Cell(mean, row[f"{m}_mean_answered"], method == winners[1], beside.get((method, "rmse"), "")),
+        num(row[f"{m}_median"]),
         num(row["recall_symmetric"], 2),
         num(row["rmse_symmetric_mean_answered"]),
         num(row["rre_deg_median"], 2),
         num(row["rte_median"]),
         num(row["time_ms_median"], 1),
         num(row["time_ms_p95"], 1),
+        num(row[f"{m}_seed_sd"]),
+        num(row[f"{m}_problem_sd"]),
     ]
 
 
 def recall_text(row: Row) -> str:
-    """Recall with its interval, such as `0.98 [0.93, 0.99]`; – where nothing was asked."""
+    """Recall with its interval, such as `0.98 [0.93, 0.99]`; – where nothing was asked or success is not defined."""
     if np.isnan(row["recall"]):
         return "–"
     return f"{row['recall']:.2f} [{row['recall_low']:.2f}, {row['recall_high']:.2f}]"
 
 
-def _paper_cells(theirs: pd.DataFrame, method: str) -> list[Cell]:
-    """The paper's recall and RMSE."""
-    if method not in theirs.index:
-        return [Cell("–", np.nan), Cell("–", np.nan)]
-    printed = theirs[["recall", "rmse"]].astype("float64").loc[method].to_numpy()
-    return [Cell(f"{value:.2f}", float(value)) for value in printed]  # as printed: 0.00 there is not our 0
-
-
-def coverage_table(summary: pd.DataFrame, outcomes: pd.DataFrame) -> Table:
-    """Asked, answered, failed by kind (the kinds that occur), skipped, and the commonest reasons, for every cell."""
-    bad = outcomes[(outcomes["phase"] == "accuracy") & (outcomes["status"] != "ok")]
-    reasons = {cell: _reasons(group) for cell, group in bad.groupby(["method", *PLACE])}
+def coverage_table(summary: pd.DataFrame) -> Table:
+    """Asked, answered, failed by kind (the kinds that occur) and skipped, for every method and place."""
     counted = ["problems", "answered", *(s for s in (*FAILURES, "skipped") if (summary[s] > 0).any())]
+    rows: list[Row] = summary.to_dict("records")  # type: ignore[assignment]
+    ordered = sorted(rows, key=lambda r: (style.order(str(r["method"]), str(r["kind"])), *map(r.get, PLACE)))
+    body = [
+        [Cell(str(r["method"])), Cell(place_title(tuple(r[n] for n in PLACE))), *(count(r[n]) for n in counted)]
+        for r in ordered
+    ]
+    heads = ["method", "problems", "asked", *(name.replace("_", " ") for name in counted[1:])]
+    return Table("Asked, answered, failed, skipped", heads, body)
+
+
+def failure_table(outcomes: pd.DataFrame) -> Table:
+    """Every way of not answering with its message and how often it came, the most frequent first; at most 300 rows."""
+    columns = ["method", *PLACE, "status", "message"]
+    bad = outcomes.loc[(outcomes["phase"] == "accuracy") & (outcomes["status"] != "ok"), [*columns, "problem"]]
+    if bad.empty:
+        return Table("Failures and their messages", FAILURE_HEADS, [])
+    groups = bad.groupby(columns, observed=True, sort=True)["problem"]
+    found = groups.agg(["size", "first"]).reset_index().sort_values("size", ascending=False, kind="stable").head(300)
     rows = []
-    for row in sorted(
-        summary.to_dict("records"), key=lambda r: (style.order(r["method"], r["kind"]), *map(r.get, PLACE))
-    ):
-        place = tuple(row[name] for name in PLACE)
-        numbers = [count(row[name]) for name in counted]
-        rows.append(
-            [Cell(row["method"]), Cell(place_title(place)), *numbers, Cell(reasons.get((row["method"], *place), ""))]
-        )
-    heads = ["method", "problems", "asked", *(name.replace("_", " ") for name in counted[1:]), "why (commonest)"]
-    return Table("Asked, answered, failed, skipped", heads, rows)
+    for r in found.to_dict("records"):
+        what = [
+            Cell(str(r["method"])),
+            Cell(place_title(tuple(r[n] for n in PLACE))),
+            Cell(str(r["status"])),
+            count(r["size"]),
+        ]
+        rows.append([*what, Cell(style.shorten(str(r["message"]), 300)), Cell(str(r["first"]))])
+    return Table("Failures and their messages", FAILURE_HEADS, rows)
 
 
-def _reasons(group: pd.DataFrame) -> str:
-    """The two commonest statuses with their messages, and how often."""
-    lines = group["status"] + ": " + group["message"].fillna("").map(lambda m: style.shorten(str(m), 110))
-    counts = sorted(lines.value_counts().items(), key=lambda item: (-item[1], str(item[0])))
-    return "; ".join(f"{str(text).removesuffix(': ')} ({times} ×)" for text, times in counts[:2])
+FAILURE_HEADS = ["method", "problems", "status", "times", "message", "first problem"]
 
 
-def category_table(place: Place, table: CategoryTable) -> Table:
-    """Categories by methods: mean RMSE over answered, * where some were not."""
+def category_table(
+    place: Place, table: CategoryTable, view: Convention, beside: Mapping[tuple[str, str], str]
+) -> Table:
+    """Categories by methods: mean error over answered, * where some were not; `beside`: the paper's, by category and method."""
     mean = table.mean.to_numpy(dtype=float)
+    methods = [str(m) for m in table.mean.columns]
     rows = [[Cell(str(name))] for name in table.mean.index]
     for i, j in np.ndindex(*mean.shape):
-        rows[i].append(num(mean[i, j], 2, bool(table.best.iat[i, j]), "*" if table.partly.iat[i, j] else ""))
-    return Table(place_title(place), ["category", *map(str, table.mean.columns)], rows)
+        cell = num(mean[i, j], 2, bool(table.best.iat[i, j]), "*" if table.partly.iat[i, j] else "")
+        theirs = beside.get((rows[i][0].text, methods[j]), "")
+        rows[i].append(Cell(cell.text, cell.value, cell.bold, theirs))
+    title = f"{view.label} by category: {place_title(place)}"
+    return Table(title, ["category", *methods], rows, caption=CATEGORY_NOTE)
+
+
+CATEGORY_NOTE = (
+    "Mean error over answered problems; * where some were not answered. Bold: lowest of the methods that answered everything, "
+    "controls aside, if paired tests on the same problems separate it from every other (p < 0.05 with Holm's correction; never "
+    "with fewer than six problems)."
+)
 
 
 def timing_table(timing: pd.DataFrame) -> Table:
     """Times of all magnitudes by method and number of points."""
     whole = timing[(timing["angle_low"] == 0) & (timing["angle_high"] == 180)]
+    records: list[Row] = whole.to_dict("records")  # type: ignore[assignment]
     rows = [
-        [
-            Cell(row["method"]),
-            count(row["points"]),
-            Cell(str(row["device"])),
-            Cell(str(row["threads"]), _float(row["threads"])),
-        ]
-        + [
-            Cell(
-                row["status"]
-                if row["ended"] == row["problems"]
-                else f"{row['status']} ({row['problems'] - row['ended']} ×)"
-            )
-        ]
-        + [num(row[name], 1) for name in ("time_ms_median", "time_ms_p95", "throughput_per_s", "peak_mb")]
-        + [count(row["ended"])]
-        for row in sorted(whole.to_dict("records"), key=lambda r: (style.order(r["method"], r["kind"]), r["points"]))
+        [Cell(str(r["method"])), count(r["points"]), Cell(str(r["device"])), count(r["threads"])]
+        + [Cell(r["status"] if r["ended"] == r["problems"] else f"{r['status']} ({r['problems'] - r['ended']} ×)")]
+        + [num(r[name], 1) for name in ("time_ms_median", "time_ms_p95", "throughput_per_s", "peak_mb")]
+        + [count(r["ended"])]
+        for r in sorted(records, key=lambda r: (style.order(str(r["method"]), str(r["kind"])), r["points"]))
     ]
-    heads = [
-        "method",
-        "points",
-        "device",
-        "threads",
-        "status",
-        "median (ms)",
-        "p95 (ms)",
-        "pairs/s, one at a time",
-        "peak (MB)",
-        "timed",
-    ]
-    return Table("Time for one pair", heads, rows)
-
-
-def _float(value: Any) -> float:
-    return float(value) if value is not None else np.nan
+    heads = ["method", "points", "device", "threads", "status", "time median (ms)", "p95 (ms)"]
+    return Table("Time for one pair", [*heads, "pairs/s, one at a time", "peak (MB)", "timed"], rows)
 
 
 def stage_table(stages: pd.DataFrame) -> Table:
     """Median time of each stage a method names."""
     rows = [
-        [Cell(r["method"]), count(r["points"]), Cell(r["stage"]), num(r["time_ms_median"], 1)]
+        [Cell(str(r["method"])), count(r["points"]), Cell(str(r["stage"])), num(r["time_ms_median"], 1)]
         for r in stages.to_dict("records")
     ]
-    return Table("Where the time goes", ["method", "points", "stage", "median (ms)"], rows)
+    return Table("Where the time goes", ["method", "points", "stage", "time median (ms)"], rows)
 
 
-def headlines(summary: pd.DataFrame, trials: pd.DataFrame, threshold: float) -> list[str]:
-    """A sentence or two for each place, computed: who is best, whether that is separable, what failed."""
-    found = []
-    for place, group in summary.groupby(PLACE, sort=True):
-        here = trials[(trials[PLACE] == list(place)).all(axis=1)]
-        ranking = by_recall(here, threshold)
-        if ranking is not None:
-            rows = group.set_index("method").to_dict("index")
-            found.append(f"{place_title(place)}: {_best(ranking, rows, threshold)}{_failed(group)}")
-    return found
+def convention_table(found: pd.DataFrame, why: Mapping[str, str], views: Mapping[str, Convention]) -> Table:
+    """The same run under every convention: mean error over answered and recall, from `bench.conventions.by_convention`.
+
+    `why` says by convention why it could not be computed.
+    """
+    rows, order = [], {name: i for i, name in enumerate(views)}
+    records: list[Row] = found.to_dict("records")  # type: ignore[assignment]
+    for r in sorted(
+        records,
+        key=lambda r: (*(r[n] for n in PLACE), style.order(str(r["method"]), str(r["kind"])), order[r["convention"]]),
+    ):
+        view = views[r["convention"]]
+        none = np.isnan(r["error"]) and np.isnan(r["recall"])
+        remark = why.get(view.name, "") if none else ("" if view.limits else "no success is defined")
+        cells = [num(r["error"]), num(r["recall"], 2), Cell(view.recall_label if view.limits else "–"), Cell(remark)]
+        rows.append(
+            [
+                Cell(str(r["method"])),
+                Cell(place_title(tuple(r[n] for n in PLACE))),
+                Cell(view.name),
+                Cell(view.label),
+                *cells,
+            ]
+        )
+    heads = ["method", "problems", "convention", "error", "mean over answered", "recall", "success is", "remark"]
+    return Table("The same run under every convention", heads, rows)
 
 
-def _best(ranking: Ranking, rows: Mapping[Any, Row], threshold: float) -> str:
-    first = ranking.methods[0]
-    text = f"highest recall@{threshold:g} is {first} with {recall_text(rows[first])}"
-    if ranking.winner:
-        return f"{text}, above {ranking.methods[1]} with {rows[ranking.methods[1]]['recall']:.2f} (McNemar p = {ranking.p:.1g})."
-    near = ranking.methods[1 : ranking.tied]
-    named = ", ".join(near[:4]) + (f" and {len(near) - 4} more" if len(near) > 4 else "")
-    timed = {
-        m: rows[m]["time_ms_median"] for m in ranking.methods[: ranking.tied] if np.isfinite(rows[m]["time_ms_median"])
-    }
+def duel_table(place: Place, found: Mapping[tuple[str, str], Duel], methods: list[str]) -> Table:
+    """Wins / ties / losses of the method of the row against that of the column; bold where a sign test separates them."""
+    rows = []
+    for one in methods:
+        cells = [Cell(one)]
+        for other in methods:
+            duel = found.get((one, other))
+            n = (duel.wins + duel.ties + duel.losses) if duel else 0
+            value = (duel.wins - duel.losses) / n if duel and n else np.nan
+            cells.append(
+                Cell(f"{duel.wins}/{duel.ties}/{duel.losses}" if duel else "–", value, bool(duel and duel.separable))
+            )
+        rows.append(cells)
+    return Table(place_title(place), ["wins/ties/losses of", *methods], rows)
+
+
+def headline(place: Place, rows: list[Row], errors: Errors, view: Convention) -> str | None:
+    """A sentence or two on a place, computed: who is best, whether that is separable, what failed; None if nothing was asked."""
+    order = ranking.by_recall(errors)
+    if order is None:
+        return None
+    return f"{place_title(place)}: {_best(order, {str(r['method']): r for r in rows}, view)}{_failed(rows)}"
+
+
+def _best(order: Ranking, rows: Mapping[str, Row], view: Convention) -> str:
+    first = order.methods[0]
+    text = f"highest {view.recall_label} is {first} with {recall_text(rows[first])}"
+    if order.winner:
+        second = order.methods[1]
+        return f"{text}, above {second} with {rows[second]['recall']:.2f} (McNemar with Holm's correction, p = {order.p:.1g})."
+    named = ", ".join(order.tied[:4]) + (f" and {len(order.tied) - 4} more" if len(order.tied) > 4 else "")
+    timed = {m: rows[m]["time_ms_median"] for m in [first, *order.tied] if np.isfinite(rows[m]["time_ms_median"])}
     quick = min(timed, key=lambda m: timed[m]) if timed else None
-    fastest = f" Fastest of these: {quick}, {style.number(timed[quick], 1)} ms." if near and quick else ""
+    fastest = f" Fastest of these: {quick}, {style.number(timed[quick], 1)} ms." if order.tied and quick else ""
     return f"{text}{f'; not separable from it: {named}' if named else ''}.{fastest}"
 
 
-def _failed(group: pd.DataFrame) -> str:
+def _failed(rows: list[Row]) -> str:
     """How many of the asked were not answered, and by whom most."""
-    asked, answered = int(group["problems"].sum()), int(group["answered"].sum())
+    asked, answered = (int(sum(r[n] for r in rows)) for n in ("problems", "answered"))
     if asked == answered:
         return f" All {asked} asked were answered."
-    worst = max(group.to_dict("records"), key=lambda row: row["problems"] - row["answered"])
+    worst = max(rows, key=lambda row: row["problems"] - row["answered"])
     lost = int(worst["problems"] - worst["answered"])
     most = f"{worst['method']} ({lost} of {int(worst['problems'])})"
     return f" {asked - answered} of {asked} asked were not answered; most by {most}."

@@ -12,16 +12,18 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
+    from bench.conventions import Convention
 
-def terminal_summary(summary: pd.DataFrame) -> Group:
+
+def terminal_summary(summary: pd.DataFrame, view: Convention) -> Group:
     """What to print of `bench.export.summary`, at most 100 columns wide: a table a data set, condition and size."""
     from rich.console import Group
 
-    places = summary.groupby(["dataset", "condition", "points"], sort=True)
-    return Group(*(_table(f"{place[0]} · {place[1]} · {place[2]} points", group) for place, group in places))
+    places = summary.groupby(["dataset", "condition", "points"], sort=True, observed=True)
+    return Group(*(_table(f"{place[0]} · {place[1]} · {place[2]} points", group, view) for place, group in places))
 
 
-def _table(title: str, group: pd.DataFrame) -> Table:
+def _table(title: str, group: pd.DataFrame, view: Convention) -> Table:
     """One place's methods; names are plain text, whatever markup they look like."""
     from rich import box
     from rich.table import Table
@@ -30,28 +32,20 @@ def _table(title: str, group: pd.DataFrame) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), width=100)
     table.title, table.title_justify = Text(title, style="bold"), "left"
     table.add_column("method", overflow="ellipsis", no_wrap=True, ratio=1)
-    for head in HEADS:
+    error = {"rmse": "RMSE", "rte": "RTE"}.get(view.metric, "error")
+    for head in ("answered", "recall [95 %]", f"{error} ans.", f"{error} med.", "RRE °", "RTE", "ms", "p95 ms"):
         table.add_column(head, justify="right", no_wrap=True)
-    for row in sorted(group.to_dict("records"), key=lambda r: style.order(r["method"], r["kind"])):
+    for row in sorted(group.to_dict("records"), key=lambda r: style.order(str(r["method"]), str(r["kind"]))):
         dim = "dim" if row["kind"] == "control" else ""
-        table.add_row(*(Text(cell, style=dim) for cell in _cells(row)))
+        table.add_row(*(Text(cell, style=dim) for cell in _cells(row, view)))
     return table
 
 
-def _cells(row: dict[Hashable, Any]) -> list[str]:
+def _cells(row: dict[Hashable, Any], view: Convention) -> list[str]:
     recall = "–"
-    if row["problems"]:
+    if row["problems"] and row["recall"] == row["recall"]:
         recall = f"{row['recall']:.2f} [{row['recall_low']:.2f},{row['recall_high']:.2f}]"
-    numbers = [style.number(row[name], digits) for name, digits in COLUMNS]
+    names = {f"{view.metric}_mean_answered": 3, f"{view.metric}_median": 3}
+    shown = [*names.items(), ("rre_deg_median", 2), ("rte_median", 3), ("time_ms_median", 1), ("time_ms_p95", 1)]
+    numbers = [style.number(row[name], digits) for name, digits in shown]
     return [row["method"], f"{row['answered']}/{row['problems']}", recall, *numbers]
-
-
-HEADS = ["answered", "recall [95 %]", "RMSE ans.", "RMSE med.", "RRE °", "RTE", "ms", "p95 ms"]
-COLUMNS = [
-    ("rmse_mean_answered", 3),
-    ("rmse_median", 3),
-    ("rre_deg_median", 2),
-    ("rte_median", 3),
-    ("time_ms_median", 1),
-    ("time_ms_p95", 1),
-]

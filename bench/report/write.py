@@ -1,124 +1,185 @@
-"""Write the report of a run: figures, Markdown and CSV tables, and one HTML page that needs nothing else."""
+"""Write the report of a run: figures, tables as Markdown, LaTeX and CSV, and one HTML page that needs nothing else."""
 
 from __future__ import annotations
 
 import json
 import os
-import tomllib
-from importlib.resources import files
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench import export
-from bench.report import figures, style, tables
-from bench.report.compare import Place, category_tables
+from bench.conventions import CONVENTIONS, Convention, by_convention
+from bench.load import Loaded
+from bench.report import charts, figures, grid, page, paper, ranking, style, tables
+from bench.report.ranking import Errors, Place
+from bench.report.redraw import Redraw
+from bench.report.table import Table, escaped
+from bench.report.worst import worst_pairs
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def write_report(
-    run_folder: Path, report_folder: Path, run: dict[str, Any], frames: dict[str, pd.DataFrame], outcomes: pd.DataFrame
-) -> list[Path]:
+@dataclass(frozen=True)
+class Options:
+    """How a report is written.
+
+    Attributes:
+        view: the convention that says what an error and a success is.
+        against: whether the paper's numbers stand beside ours.
+        csv_folder: where the run's CSVs are; the page links there.
+        folder: where to write; made if missing.
+    """
+
+    view: Convention
+    against: bool
+    csv_folder: Path
+    folder: Path
+
+
+def write_report(loaded: Loaded, frames: dict[str, pd.DataFrame], redraw: Redraw, options: Options) -> list[Path]:
     """Draw and write everything a person reads of a run.
 
     Args:
-        run_folder: where the run's CSVs are; the page links there.
-        report_folder: where to write; made if missing.
-        run: what `run.json` holds.
-        frames: what `bench.export.tables` computed.
-        outcomes: see `bench.export`.
+        loaded: what the record holds.
+        frames: what `bench.export.tables` computed of it.
+        redraw: draws problems again, for pictures.
+        options: see there.
 
     Returns:
         The files written, the HTML page first.
     """
-    report_folder.mkdir(parents=True, exist_ok=True)
-    threshold = float(run["config"]["threshold"])
-    compared = category_tables(frames["trials"])
-    drawn = figures.draw_all(frames, compared, threshold, report_folder / "figures")
-    summary = tables.summary_tables(frames["summary"], frames["trials"], threshold)
-    categories = {place: tables.category_table(place, table) for place, table in compared.items()}
-    lines = tables.headlines(frames["summary"], frames["trials"], threshold)
-    page = _page(run, frames, outcomes, drawn, summary, categories, lines, _link(run_folder, report_folder))
+    folder, view = options.folder, options.view
+    folder.mkdir(parents=True, exist_ok=True)
+    places = tables.places_of(frames["summary"])
+    errors = {place: ranking.errors_of(ranking.at(frames["trials"], place), view) for place in places}
+    shown = [p for p in places if len(ranking.at(frames["per_category"], p))]
+    compared = {p: ranking.category_table(_with_kind(frames, p), errors[p], view) for p in shown}
+    jobs = [*figures.figures_of(frames, compared, view, folder / "figures")]
+    main = paper.main_places(frames["summary"])
+    jobs += grid.grids_of(loaded, frames["trials"], main, view, redraw, folder / "figures")
+    drawn = figures.draw_all(jobs)
+    of = _tables(loaded, frames, errors, compared, options)
+    html = _page(loaded, frames, errors, of, redraw, options)
     return [
-        export.write_atomically(report_folder / "report.html", page),
-        export.write_atomically(report_folder / "summary.md", _markdown(lines, summary)),
-        *_category_files(categories, report_folder),
+        export.write_atomically(folder / "report.html", html),
+        export.write_atomically(folder / "summary.md", _markdown(of)),
+        *_table_files(of, folder / "tables"),
         *(file for figure in drawn for file in figure.files),
     ]
 
 
-def _link(run_folder: Path, report_folder: Path) -> str:
-    """The run's folder as seen from the page."""
-    return Path(os.path.relpath(run_folder.resolve(), report_folder.resolve())).as_posix()
+def _with_kind(frames: dict[str, pd.DataFrame], place: Place) -> pd.DataFrame:
+    """The rows of `per_category` of a place, each with the kind of its method."""
+    kinds = {str(r["method"]): r["kind"] for r in tables.rows_at(frames["summary"], place)}
+    cells = ranking.at(frames["per_category"], place)
+    return cells.assign(kind=cells["method"].astype(str).map(kinds))
 
 
-def _markdown(lines: list[str], summary: list[tables.Table]) -> str:
-    notes = [f"- {tables.escaped(line)}" for line in lines]
-    return "\n".join(["# Summary", "", *notes, "", *(table.markdown() for table in summary)])
+@dataclass(frozen=True)
+class _Tables:
+    """Every table of a report, and the sentences above them."""
+
+    headlines: list[str]
+    summary: dict[Place, Table]
+    categories: dict[Place, Table]
+    duels: dict[Place, Table]
+    paper: dict[str, Table]
+    conventions: Table
 
 
-def _category_files(categories: dict[Place, tables.Table], folder: Path) -> list[Path]:
-    """Each table of categories as Markdown and CSV."""
-    written = []
-    for place, table in categories.items():
-        stem = "per_category_" + style.slug(*place)
-        written.append(
-            export.write_atomically(folder / f"{stem}.md", table.markdown() + "\n" + figures.CATEGORY_CAPTION + "\n")
-        )
-        written.append(export.write_atomically(folder / f"{stem}.csv", table.csv()))
-    return written
-
-
-def _page(
-    run: dict[str, Any],
+def _tables(
+    loaded: Loaded,
     frames: dict[str, pd.DataFrame],
-    outcomes: pd.DataFrame,
-    drawn: list[figures.Drawn],
-    summary: list[tables.Table],
-    categories: dict[Place, tables.Table],
-    lines: list[str],
-    link: str,
-) -> str:
-    """The HTML page. Every text is escaped by the template; only our own SVG goes in as it is."""
-    from jinja2 import Environment, StrictUndefined
-    from markupsafe import Markup
-
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string((files("bench.report") / "template.html").read_text(encoding="utf-8"))
-    inline = [figure._replace(svg=Markup(_inline(figure.svg))) for figure in drawn]
-    return template.render(
-        run=run,
-        link=link,
-        csvs=[f"{name}.csv" for name in frames],
-        headlines=lines,
-        summary=summary,
-        categories=list(categories.values()),
-        coverage=tables.coverage_table(frames["summary"], outcomes),
-        timing=tables.timing_table(frames["timing"]),
-        stages=tables.stage_table(frames["stages"]),
-        figures={kind: [f for f in inline if f.kind == kind] for kind in ("cdf", "angle", "time")},
-        captions={"category": figures.CATEGORY_CAPTION},
-        weights=_weights(outcomes),
-        environment=_flat(run.get("environment", {})),
-        config=_flat(run["config"]),
-        formulas=tomllib.loads((files("bench.report") / "formulas.toml").read_text(encoding="utf-8")),
+    errors: dict[Place, Errors],
+    compared: dict[Place, ranking.CategoryTable],
+    options: Options,
+) -> _Tables:
+    view, against = options.view, options.against
+    rows = {place: tables.rows_at(frames["summary"], place) for place in errors}
+    beside = {place: paper.beside(place) if against else {} for place in errors}
+    theirs = {place: paper.beside(place, "category") if against else {} for place in compared}
+    lines = [tables.headline(place, rows[place], errors[place], view) for place in errors]
+    return _Tables(
+        [line for line in lines if line],
+        {p: tables.summary_table(p, rows[p], errors[p], view, beside[p]) for p in errors},
+        {p: tables.category_table(p, table, view, theirs[p]) for p, table in compared.items()},
+        {p: tables.duel_table(p, ranking.duels(e), e.methods) for p, e in errors.items() if len(e.methods) > 1},
+        paper.paper_tables(frames["summary"], frames["timing"], errors, view, against),
+        _conventions(loaded, frames["trials"], view),
     )
 
 
-def _inline(svg: str) -> str:
-    """An SVG for the page: no prologue, the page's text colour, no background."""
-    return svg[svg.index("<svg") :].replace(style.INK, "currentColor").replace(style.PAPER, "var(--card)")
+def _conventions(loaded: Loaded, trials: pd.DataFrame, view: Convention) -> Table:
+    """The run under every convention, the chosen one with its own limits."""
+    why = {
+        "rpmnet": "needs the clean clouds: bench.py report RUN --convention rpmnet",
+        "3dmatch": "needs gt.info, which only pairs of scans have",
+    }
+    views = [view if name == view.name else one for name, one in CONVENTIONS.items()]
+    return tables.convention_table(by_convention(trials, views), why, {v.name: v for v in views})
+
+
+def _markdown(of: _Tables) -> str:
+    notes = [f"- {escaped(line)}" for line in of.headlines]
+    return "\n".join(["# Summary", "", *notes, "", *(table.markdown() for table in of.summary.values())])
+
+
+def _table_files(of: _Tables, folder: Path) -> list[Path]:
+    """Every table of the paper's kind as CSV, Markdown and LaTeX."""
+    folder.mkdir(parents=True, exist_ok=True)
+    named = {f"summary_{style.slug(*p)}": t for p, t in of.summary.items()}
+    named |= {f"categories_{style.slug(*p)}": t for p, t in of.categories.items()}
+    named |= of.paper | {"conventions": of.conventions}
+    return [
+        export.write_atomically(folder / f"{stem}.{end}", text)
+        for stem, table in named.items()
+        for end, text in (("csv", table.csv()), ("md", table.markdown()), ("tex", table.latex()))
+    ]
+
+
+def _page(
+    loaded: Loaded,
+    frames: dict[str, pd.DataFrame],
+    errors: dict[Place, Errors],
+    of: _Tables,
+    redraw: Redraw,
+    options: Options,
+) -> str:
+    run, view = loaded.run, options.view
+    asked = [place for place in errors if any(r["problems"] for r in tables.rows_at(frames["summary"], place))]
+    return page.render(
+        charts.all_charts(frames, asked, view),
+        worst_pairs(loaded, frames["trials"], view, redraw),
+        run=run,
+        view=view,
+        against=options.against,
+        link=Path(os.path.relpath(options.csv_folder.resolve(), options.folder.resolve())).as_posix(),
+        csvs=[f"{name}.csv" for name in frames],
+        headlines=of.headlines,
+        summary=list(of.summary.values()),
+        paper=list(of.paper.values()),
+        categories=list(of.categories.values()),
+        duels=list(of.duels.values()),
+        coverage=tables.coverage_table(frames["summary"]),
+        failures=tables.failure_table(loaded.outcomes),
+        timing=tables.timing_table(frames["timing"]),
+        stages=tables.stage_table(frames["stages"]),
+        conventions=list(CONVENTIONS.values()),
+        by_convention=of.conventions,
+        captions={"cdf": figures.CDF_CAPTION, "category": tables.CATEGORY_NOTE},
+        weights=_weights(loaded.outcomes),
+        environment=_flat(run.get("environment", {})),
+        config=_flat(run["config"]),
+    )
 
 
 def _weights(outcomes: pd.DataFrame) -> list[tuple[str, str]]:
     """What each method noted as its weights."""
-    noted = (
-        (m, str(n["weights"]))
-        for m, n in zip(outcomes["method"], outcomes["notes"], strict=True)
-        if n and "weights" in n
-    )
-    return sorted(set(noted))
+    noted = outcomes[outcomes["notes"].astype(str).str.contains('"weights"', regex=False)]
+    pairs = noted[["method", "notes"]].drop_duplicates().itertuples(index=False)
+    return sorted({(str(m), str(json.loads(n)["weights"])) for m, n in pairs})
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:

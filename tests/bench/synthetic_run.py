@@ -1,8 +1,13 @@
 """A made-up run with everything a report must stand: 15 methods, 3 conditions, 40 categories, failures, a hostile name."""
 
+import hashlib
+import json
+
 import numpy as np
 import pandas as pd
 from scipy.spatial.transform import Rotation
+
+from bench.load import POSE, Loaded, in_order, scenes_of
 
 HOSTILE = "<script>alert(1)</script>"
 METHODS = {  # kind, scale of the rotation error in degrees, share that fails to converge, ms at 1000 points
@@ -46,7 +51,7 @@ def problems_of(condition, points, n, draw):
     cloud = draw.uniform(-0.7, 0.7, size=(n, 500, 3)).astype(np.float32)
     return pd.DataFrame(
         {
-            "problem": [f"shapes40/{condition}/{points}/{i:04d}" for i in range(n)],
+            "problem": [f"modelnet40/{condition}/{points}/{i:05d}" for i in range(n)],
             "dataset": "modelnet40",
             "condition": condition,
             "points": points,
@@ -106,11 +111,48 @@ def outcomes_of(problems, name, phase, draw):
     )
 
 
+def as_loaded(problems, outcomes, run):
+    """The frames as `bench.load` would have read them from a record."""
+    problems = problems.sort_values("problem", ignore_index=True)
+    truth, pose = (
+        np.stack(problems[c].to_list()) if len(problems) else np.zeros((0, 4, 4)) for c in ("truth", "source_pose")
+    )
+    digest = [
+        hashlib.sha256(t.tobytes() + p.tobytes()).digest() for t, p in zip(truth, problems["eval_points"], strict=True)
+    ]
+    none = np.full((4, 4), np.nan)
+    poses = [none if p is None else p for p in outcomes["pose"]]
+    flat = outcomes.drop(columns=["pose", "stages"]).assign(notes=outcomes["notes"].map(json.dumps))
+    flat[POSE] = np.reshape(poses, (-1, 16)) if poses else np.zeros((0, 16))
+    alone = (outcomes["phase"] == "timing") & (outcomes["status"] != "skipped")
+    timed = outcomes[alone if alone.any() else outcomes["phase"] == "accuracy"]
+    stages = [
+        (m, p, stage, ms)
+        for m, p, s in zip(timed["method"], timed["points"], timed["stages"], strict=True)
+        for stage, ms in s.items()
+    ]
+    return Loaded(
+        problems.drop(columns=["truth", "source_pose", "eval_points"]).assign(
+            digest=digest, seed=0, sampler="axis_angle"
+        ),
+        scenes_of(truth, pose, problems["eval_points"].to_list()),
+        {},
+        in_order(flat),
+        pd.DataFrame(stages, columns=["method", "points", "stage", "time_ms"]),
+        run,
+    )
+
+
 def synthetic_run(n=80, sizes=(256, 1024, 4096), methods=tuple(METHODS), conditions=tuple(NOISE), seed=0):
-    """Frames of problems and outcomes and the run's dict; n problems a condition at 1024 points, 18 timed at each size."""
+    """Frames of problems and outcomes and the run's dict, see `as_loaded`.
+
+    n problems a condition at 1024 points, 18 timed at each size."""
     draw = np.random.default_rng(seed)
     accuracy = pd.concat([problems_of(c, 1024, n, draw) for c in conditions], ignore_index=True)
-    alone = [problems_of("noisy", size, 18, draw).assign(problem=lambda d: "timing/" + d["problem"]) for size in sizes]
+    alone = [
+        problems_of("noisy", size, 18, draw).assign(problem=lambda d: d["problem"].str.replace("/00", "/0-180/00"))
+        for size in sizes
+    ]
     timing = pd.concat(alone, ignore_index=True)
     frames = [outcomes_of(accuracy, m, "accuracy", draw) for m in methods] + [
         outcomes_of(timing, m, "timing", draw) for m in methods
@@ -131,7 +173,7 @@ def synthetic_run(n=80, sizes=(256, 1024, 4096), methods=tuple(METHODS), conditi
     outcomes = pd.concat([*frames, skipped], ignore_index=True).sample(frac=1, random_state=seed, ignore_index=True)
     run = {
         "command": "bench.py --methods all --datasets modelnet40",
-        "config": {"angle_bins": [0, 30, 60, 90, 120, 150, 180], "threshold": 0.2, "seed": 0},
+        "config": {"angle_bins": [0, 30, 60, 90, 120, 150, 180], "threshold": 0.2, "seed": 0, "sampler": "axis_angle"},
         "problem_sets": {f"modelnet40/{c}/1024": f"{i}" * 64 for i, c in enumerate(conditions)},
         "environment": {"cpu": "a made-up one", "python": "3.11", "packages": {"numpy": "2.4"}},
         "methods": {m: {"kind": METHODS[m][0], "doc": f"What {m} does.", "variant": {"trim": 0.3}} for m in methods},

@@ -6,9 +6,12 @@ import pytest
 from scipy.stats import binomtest
 
 from bench import export, metrics
-from tests.bench.synthetic_run import synthetic_run
+from bench.conventions import CONVENTIONS
+from bench.csv_text import csv_text
+from bench.load import CELL, POSE
+from tests.bench.synthetic_run import as_loaded, synthetic_run
 
-CELL = ["method", "dataset", "condition", "points"]
+VIEW = CONVENTIONS["deepgmr"]
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +21,7 @@ def made():
 
 @pytest.fixture(scope="module")
 def frames(made):
-    return export.tables(*made)
+    return export.tables(as_loaded(*made), VIEW)
 
 
 def test_columns_stand_in_the_promised_order(frames):
@@ -28,11 +31,12 @@ def test_columns_stand_in_the_promised_order(frames):
         "problems answered rmse_mean_answered",
     )
     promised = {
-        "poses": f"{cell} problem repeat seed status {' '.join(export.POSE)} time_ms peak_mb device threads message",
+        "poses": f"{cell} problem repeat seed status {' '.join(POSE)} time_ms peak_mb device threads message",
         "trials": f"{cell} problem repeat seed object category angle_deg translation overlap status rmse rre_deg rte",
         "summary": f"{cell} {counts} rmse_median recall recall_low recall_high "
         "rre_deg_median rte_median time_ms_median time_ms_p95",
         "per_category": f"{cell} category {counts} recall",
+        "by_overlap": f"{cell} overlap_low overlap_high {counts} recall",
         "by_angle": f"{cell} {angles} {counts} recall time_ms_median",
         "cdf": f"{cell} rmse fraction",
         "stages": "method points stage time_ms_median",
@@ -100,26 +104,31 @@ def test_a_reflection_called_ok_is_invalid(made):
     broken.at[place, "pose"] = np.diag([1.0, 1.0, -1.0, 1.0])
     lost = broken.index[(broken["status"] == "ok") & (broken["phase"] == "accuracy")][1]
     broken.at[lost, "pose"] = None
-    table = export.trials(problems, broken).set_index(["method", "problem"])
+    table = export.trials(as_loaded(problems, broken, made[2])).set_index(["method", "problem"])
     for row in (place, lost):
         found = table.loc[(broken["method"][row], broken["problem"][row])]
         assert found["status"] == "invalid" and np.isinf(found["rmse"])
 
 
 def test_an_outcome_without_a_problem_is_refused(made):
-    problems, outcomes, _ = made
+    problems, outcomes, run = made
     with pytest.raises(ValueError, match="without a problem"):
-        export.trials(problems.iloc[1:], outcomes)
+        export.trials(as_loaded(problems.iloc[1:], outcomes, run))
 
 
 def test_repeats_share_their_evidence(made):
-    problems, outcomes, _ = made
+    problems, outcomes, run = made
     again = pd.concat([outcomes, outcomes.assign(repeat=1)], ignore_index=True)
-    once = export.summary(export.trials(problems, outcomes), 0.2).set_index(CELL)
-    twice = export.summary(export.trials(problems, again), 0.2).set_index(CELL)
+    once, twice = (
+        export.summary(export.judged(as_loaded(problems, rows, run), VIEW), VIEW).set_index(CELL)
+        for rows in (outcomes, again)
+    )
     assert (twice["problems"] == 2 * once["problems"]).all()
     pd.testing.assert_series_equal(twice["recall_low"], once["recall_low"])
     assert (twice["recall_seed_sd"] == 0).all() and once["recall_seed_sd"].isna().all()
+    for name in ("rmse_mean_low", "rmse_mean_high"):
+        pd.testing.assert_series_equal(twice[name], once[name])
+    assert (twice["rmse_seed_sd"] < 1e-9).all() and once["rmse_seed_sd"].isna().all()
 
 
 def test_bins_hold_every_problem(frames):
@@ -132,7 +141,7 @@ def test_bins_hold_every_problem(frames):
 
 def test_bins_are_half_open_and_always_reach_180(frames):
     trials = frames["trials"].head(4).assign(angle_deg=[0.0, 30.0, 29.999, 180.0], method="m")
-    bins = export.by_angle(trials, [10, 30, 60], 0.2)
+    bins = export.by_angle(trials, [10, 30, 60], VIEW)
     assert set(zip(bins["angle_low"], bins["angle_high"], strict=True)) == {(0, 10), (10, 30), (30, 60), (60, 180)}
 
 
@@ -160,16 +169,18 @@ def test_timing_is_of_the_timed_phase_and_names_what_did_not_end(frames):
 
 def test_without_a_timed_phase_times_are_of_the_accuracy_phase(made):
     problems, outcomes, _ = made
-    only = export.timed(problems, outcomes[outcomes["phase"] == "accuracy"])
-    assert (export.timing(only, [0, 90, 180])["phase"] == "accuracy").all()
-    assert len(export.stages(only))
+    only = as_loaded(problems, outcomes[outcomes["phase"] == "accuracy"], {})
+    assert (export.timing(export.timed(only), [0, 90, 180])["phase"] == "accuracy").all()
+    assert len(export.stages(only.stages))
 
 
 def test_csvs_are_the_same_bytes_whatever_the_order(made, tmp_path):
     problems, outcomes, run = made
-    one = export.write_csvs(export.tables(problems, outcomes, run), tmp_path / "a")
+    one = export.write_csvs(export.tables(as_loaded(problems, outcomes, run), VIEW), tmp_path / "a")
     shuffled = outcomes.sample(frac=1, random_state=5)
-    two = export.write_csvs(export.tables(problems.sample(frac=1, random_state=6), shuffled, run), tmp_path / "b")
+    two = export.write_csvs(
+        export.tables(as_loaded(problems.sample(frac=1, random_state=6), shuffled, run), VIEW), tmp_path / "b"
+    )
     assert [p.name for p in one] == [p.name for p in two]
     for a, b in zip(one, two, strict=True):
         assert a.read_bytes() == b.read_bytes(), a.name
@@ -178,8 +189,8 @@ def test_csvs_are_the_same_bytes_whatever_the_order(made, tmp_path):
 
 
 def test_floats_read_back_exactly(frames):
-    text = export.csv_text(frames["trials"])
-    back = pd.read_csv(io.StringIO(text))
+    text = csv_text(frames["trials"])
+    back = pd.read_csv(io.BytesIO(text))
     for name in ("rmse", "rre_deg", "time_ms", "rmse_symmetric"):
         assert np.array_equal(back[name].to_numpy(), frames["trials"][name].to_numpy(), equal_nan=True)
 
@@ -188,14 +199,14 @@ def test_poses_hold_the_matrix(made, frames):
     row = frames["poses"].query("status == 'ok' and phase == 'accuracy'").iloc[0]
     outcomes = made[1]
     given = outcomes[(outcomes["method"] == row["method"]) & (outcomes["problem"] == row["problem"])].iloc[0]["pose"]
-    assert np.array_equal(row[export.POSE].to_numpy(dtype=float).reshape(4, 4), given)
+    assert np.array_equal(row[POSE].to_numpy(dtype=float).reshape(4, 4), given)
 
 
 def test_a_run_of_nothing_but_skips(made):
     problems, outcomes, run = made
     skipped = outcomes[outcomes["status"] == "skipped"]
     for given in (problems, problems.head(0)):
-        frames = export.tables(given, skipped, run)
+        frames = export.tables(as_loaded(given, skipped, run), VIEW)
         assert (frames["summary"]["problems"] == 0).all() and (frames["summary"]["skipped"] == 5).all()
         assert frames["summary"]["recall"].isna().all()
         assert len(frames["trials"]) == 5 and len(frames["cdf"]) == 0 and len(frames["timing"]) == 0

@@ -3,6 +3,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from bench import metrics
+from bench.load import scenes_of
 from datasets.symmetry import rotations
 
 
@@ -164,13 +165,35 @@ def test_rigid_matrices():
 def test_evaluate_is_the_functions_one_by_one(scene):
     T, truth, points = scene
     A, which = poses(20, 13), np.array([3, 3, 19, 0])
-    table = metrics.evaluate(T[:4], which, truth, A, points, "D2")
+    few = [p[: 60 if i == 19 else 500] for i, p in enumerate(points)]
+    scenes = scenes_of(truth, A, few)
+    table = metrics.evaluate(T[:4], which, scenes, "D2")
     assert tuple(table) == metrics.COLUMNS
-    for name in ("rmse", "rmse_paper", "rmse_coordinate", "mean_distance"):
-        assert np.allclose(table[name], getattr(metrics, name)(T[:4], truth[which], points[which]), rtol=1e-12)
+    for row, problem in enumerate(which):
+        for name in ("rmse", "rmse_paper", "rmse_coordinate", "mean_distance"):
+            alone = getattr(metrics, name)(T[row], truth[problem], few[problem])
+            assert table[name][row] == pytest.approx(float(alone), rel=1e-12)
+        alone = metrics.rmse_symmetric(T[row], truth[problem], A[problem], few[problem], "D2")
+        assert table["rmse_symmetric"][row] == pytest.approx(float(alone), rel=1e-12)
     for name in ("rre_deg", "rte", "mae_euler_deg"):
         assert np.allclose(table[name], getattr(metrics, name)(T[:4], truth[which]), rtol=1e-12)
-    alone = metrics.rmse_symmetric(T[:4], truth[which], A[which], points[which], "D2")
-    assert np.allclose(table["rmse_symmetric"], alone, rtol=1e-12)
-    assert np.isnan(metrics.evaluate(T[:4], which, truth, A, points, None)["rmse_symmetric"]).all()
-    assert len(metrics.evaluate(T[:0], which[:0], truth, A, points, None)["rmse"]) == 0
+    assert np.isnan(metrics.evaluate(T[:4], which, scenes, None)["rmse_symmetric"]).all()
+    assert len(metrics.evaluate(T[:0], which[:0], scenes, None)["rmse"]) == 0
+
+
+def test_the_error_by_information_is_the_rmse_over_the_correspondences_of_small_errors(scene):
+    """Λ summed as Choi's tool does, rows of G = [I | 2 [p]ₓᵀ], so that G ξ is the motion of p for half-angle quaternions."""
+    _, truth, points = scene
+    p = points[0].astype(float)
+    for point_error, tolerance in ((1e-3, 1e-3), (0.05, 0.03)):
+        T = truth[0] @ turned(np.degrees(point_error), (1, 2, 3))
+        T[:3, 3] += point_error * np.array([0.3, -0.5, 0.2])
+        G = np.zeros((len(p), 3, 6))
+        G[:, :, :3] = np.eye(3)
+        for axis in range(3):
+            G[:, :, 3 + axis] = 2 * np.cross(np.eye(3)[axis], p)
+        information = np.einsum("nki,nkj->ij", G, G)
+        assert information[0, 0] == len(p)
+        ours = float(metrics.information_rmse(T, truth[0], information))
+        assert ours == pytest.approx(float(metrics.rmse(T, truth[0], p)), rel=tolerance)
+    assert float(metrics.information_rmse(truth[0], truth[0], information)) < 1e-6

@@ -1,0 +1,249 @@
+"""Read a run's record column by column, so that a million outcomes take seconds and a few hundred megabytes."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.metrics import MEAN_DISTANCE_POINTS, Moments, Scenes, moments
+from common.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+POSE = [f"t{row}{column}" for row in range(4) for column in range(4)]
+CELL = ["method", "dataset", "condition", "points"]
+KEY = [*CELL, "problem", "repeat", "seed"]
+
+_TAGS = ["problem", "dataset", "condition", "points", "object", "category", "angle_deg", "translation", "overlap"]
+_TAGS += ["symmetry", "digest"]
+_TEXTS = ["phase", "method", "problem", "kind", "dataset", "condition", "status", "device", "message", "notes"]
+_COUNTS = ["repeat", "points", "seed", "threads"]
+_NUMBERS = ["time_ms", "peak_mb"]
+_CHUNK = 20_000
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What the record holds of a run.
+
+    Attributes:
+        problems: a row a problem, sorted by id: problem, dataset, condition, points, object, category, angle_deg,
+            translation, overlap, symmetry, digest, and the run's seed and sampler.
+        scenes: truth, pose of the source and evaluation points of the same problems, in the same order.
+        information: (6, 6) matrix of `gt.info` by the row of the problem, where there is one.
+        outcomes: a row an outcome, sorted by key and phase: `KEY`, phase, kind, status, the pose in the 16 columns `POSE`
+            (row-major, NaN where there is none), time_ms, peak_mb, device, threads, message, notes (JSON). Texts are
+            categories in alphabetical order.
+        stages: a row a stage of a timed outcome: method, points, stage, time_ms.
+        run: what `run.json` holds.
+    """
+
+    problems: pd.DataFrame
+    scenes: Scenes
+    information: dict[int, NDArray[np.float64]]
+    outcomes: pd.DataFrame
+    stages: pd.DataFrame
+    run: dict[str, Any]
+
+
+def load(record: Path, run: dict[str, Any]) -> Loaded:
+    """Read a `record.sqlite`.
+
+    Raises:
+        InputError: it is not the record of a run.
+    """
+    db = sqlite3.connect(f"file:{record.resolve()}?mode=ro", uri=True, timeout=30)
+    try:
+        problems, scenes, information = _problems(db)
+        problems = problems.assign(seed=run["config"]["seed"], sampler=run["config"]["sampler"])
+        return Loaded(problems, scenes, information, _outcomes(db), _stages(db), run)
+    except sqlite3.DatabaseError as error:
+        raise InputError(f"{record}: not a record of a run ({error}); give the folder of a finished run") from error
+    finally:
+        db.close()
+
+
+def _chunks(db: sqlite3.Connection, query: str) -> Iterator[list[tuple[Any, ...]]]:
+    """The columns of a query's rows, some thousand rows at a time."""
+    cursor = db.execute(query)
+    while rows := cursor.fetchmany(_CHUNK):
+        yield list(zip(*rows, strict=True))
+
+
+def _problems(db: sqlite3.Connection) -> tuple[pd.DataFrame, Scenes, dict[int, NDArray[np.float64]]]:
+    import pandas as pd
+
+    query = f"SELECT {', '.join(_TAGS)}, truth, source_pose, eval_points, information FROM problems ORDER BY problem"
+    tags: list[tuple[Any, ...]] = []
+    parts: list[Scenes] = []
+    information: dict[int, NDArray[np.float64]] = {}
+    for columns in _chunks(db, query):
+        *_, truth, source_pose, points, infos = columns
+        known = {len(tags) + i: _matrices([b], 6)[0] for i, b in enumerate(infos) if b is not None}
+        information |= known
+        tags += zip(*columns[: len(_TAGS)], strict=True)
+        clouds = [np.frombuffer(b, np.float32).reshape(-1, 3) for b in points]
+        parts.append(scenes_of(_matrices(truth), _matrices(source_pose), clouds))
+    frame = pd.DataFrame(tags, columns=pd.Index(_TAGS))
+    for name in ("angle_deg", "translation", "overlap"):
+        frame[name] = frame[name].astype("float64")  # SQLite holds NaN as NULL
+    return frame, join_scenes(parts), information
+
+
+def _matrices(blobs: Any, size: int = 4) -> NDArray[np.float64]:
+    return np.frombuffer(b"".join(blobs), np.float64).reshape(-1, size, size)
+
+
+def scenes_of(
+    truth: NDArray[np.float64], source_pose: NDArray[np.float64], clouds: list[NDArray[np.float32]]
+) -> Scenes:
+    """What `bench.metrics` needs of problems: true poses (P, 4, 4), poses of the source (P, 4, 4), points (n, 3) each."""
+    first = np.zeros((len(clouds), MEAN_DISTANCE_POINTS, 3), dtype=np.float32)
+    count = np.array([len(c) for c in clouds], dtype=np.intp)
+    mean, root = np.zeros((len(clouds), 3)), np.zeros((len(clouds), 3, 3))
+    for i, cloud in enumerate(clouds):
+        first[i, : len(cloud)] = cloud[:MEAN_DISTANCE_POINTS]
+    for size in np.unique(count):
+        rows = np.flatnonzero(count == size)
+        of = moments(np.stack([clouds[i] for i in rows]))
+        mean[rows], root[rows, :, : of.root.shape[-1]] = of.mean, of.root
+    return Scenes(truth, source_pose, Moments(mean, root), first, count)
+
+
+def join_scenes(parts: list[Scenes]) -> Scenes:
+    """Scenes one after the other."""
+    if not parts:
+        parts = [scenes_of(np.zeros((0, 4, 4)), np.zeros((0, 4, 4)), [])]
+    truth, pose, of, first, count = zip(*parts, strict=True)
+    mean, root = zip(*of, strict=True)
+    both = Moments(np.concatenate(mean), np.concatenate(root))
+    return Scenes(np.concatenate(truth), np.concatenate(pose), both, np.concatenate(first), np.concatenate(count))
+
+
+def _outcomes(db: sqlite3.Connection) -> pd.DataFrame:
+    import pandas as pd
+
+    words: dict[str, dict[str, int]] = {name: {} for name in _TEXTS}
+    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in (*_TEXTS, *_COUNTS, *_NUMBERS, "pose")}
+    for columns in _chunks(db, f"SELECT {', '.join((*_TEXTS, *_COUNTS, *_NUMBERS))}, pose FROM outcomes"):
+        for name, values in zip((*_TEXTS, *_COUNTS, *_NUMBERS), columns, strict=False):
+            if name in words:
+                known = words[name]
+                values = [known.setdefault(v, len(known)) for v in values]  # type: ignore[assignment]
+            parts[name].append(np.array(values, dtype=np.float64 if name in _NUMBERS else np.int64))
+        parts["pose"].append(_poses(columns[-1]))
+    pose = np.concatenate(parts.pop("pose") or [np.zeros((0, 16))])
+    table: dict[str, Any] = {}
+    for name, pieces in parts.items():
+        whole = np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.float64 if name in _NUMBERS else np.int64)
+        known: pd.Index[str] = pd.Index(list(words.get(name, {})), dtype=str)
+        table[name] = pd.Categorical.from_codes(whole.astype(np.int64), known) if name in words else whole
+    frame = pd.DataFrame(table)
+    frame[POSE] = pose
+    return in_order(frame)
+
+
+def _poses(blobs: tuple[bytes | None, ...]) -> NDArray[np.float64]:
+    """Poses (n, 16), NaN where there is none."""
+    none = np.full(16, np.nan).tobytes()
+    return np.frombuffer(b"".join(none if b is None else b for b in blobs), np.float64).reshape(-1, 16)
+
+
+def in_order(outcomes: pd.DataFrame) -> pd.DataFrame:
+    """Outcomes sorted by key and phase, with every text as categories in alphabetical order."""
+    kept = outcomes.copy(deep=False)
+    for name in _TEXTS:
+        text = kept[name].astype("category").cat.remove_unused_categories()
+        kept[name] = text.cat.reorder_categories(sorted(text.cat.categories))
+    order = [kept[n].cat.codes if n in _TEXTS else kept[n] for n in ("phase", *reversed(KEY))]
+    return kept.take(np.lexsort([np.asarray(o) for o in order])).reset_index(drop=True)
+
+
+def _stages(db: sqlite3.Connection) -> pd.DataFrame:
+    """Stages of the outcomes that times are taken from, see `bench.export.timed`."""
+    import pandas as pd
+
+    found = []
+    for columns in _chunks(
+        db, f"SELECT method, points, stages FROM outcomes WHERE phase = ({TIMED}) AND stages != '{{}}'"
+    ):
+        for method, points, text in zip(*columns, strict=True):
+            found += [(method, points, stage, ms) for stage, ms in json.loads(text).items()]
+    return pd.DataFrame(found, columns=pd.Index(["method", "points", "stage", "time_ms"]))
+
+
+TIMED = (
+    "SELECT CASE WHEN EXISTS (SELECT 1 FROM outcomes WHERE phase = 'timing' AND status != 'skipped') "
+    "THEN 'timing' ELSE 'accuracy' END"
+)
+
+
+def merge(parts: list[Loaded], names: list[str]) -> Loaded:
+    """Several runs as one, to be reported together.
+
+    Raises:
+        InputError: they disagree about a problem, or both hold the same method on the same problems.
+    """
+    import pandas as pd
+
+    for i, later in enumerate(parts):
+        for earlier, name in zip(parts[:i], names, strict=False):
+            _check_apart(earlier, later, name, names[i])
+    problems = pd.concat([p.problems for p in parts], ignore_index=True)
+    scenes = join_scenes([p.scenes for p in parts])
+    starts = np.cumsum([0, *(len(p.problems) for p in parts)])
+    infos = {int(s) + row: m for s, p in zip(starts, parts, strict=False) for row, m in p.information.items()}
+    first = np.flatnonzero(~problems["problem"].duplicated().to_numpy())
+    order = first[np.argsort(problems["problem"].to_numpy()[first], kind="stable")]
+    place = {int(old): new for new, old in enumerate(order)}
+    text = dict.fromkeys(_TEXTS, str)
+    outcomes = pd.concat([p.outcomes.astype(text) for p in parts], ignore_index=True)
+    return Loaded(
+        problems.take(order).reset_index(drop=True),
+        scenes.take(order),
+        {place[row]: m for row, m in infos.items() if row in place},
+        in_order(outcomes),
+        pd.concat([p.stages for p in parts], ignore_index=True),
+        _merged_run([p.run for p in parts]),
+    )
+
+
+def _check_apart(a: Loaded, b: Loaded, name_a: str, name_b: str) -> None:
+    """Two runs of one report have the same problems where they have the same ids, and no outcome twice."""
+    both = a.problems.merge(b.problems, on="problem", suffixes=("", "_b"))
+    changed = both[both["digest"] != both["digest_b"]]
+    if len(changed):
+        raise InputError(
+            f"{name_a} and {name_b}: problem {changed['problem'].iloc[0]} has other clouds in each (another seed, other "
+            f"angles or other data); report them apart"
+        )
+    keys = [
+        set(x.outcomes[["method", "dataset", "condition", "points", "phase"]].itertuples(index=False)) for x in (a, b)
+    ]
+    if twice := {k for k in keys[0] & keys[1] if k.phase == "accuracy"}:
+        k = min(twice)
+        raise InputError(
+            f"{name_a} and {name_b}: both hold {k.method} on {k.dataset}/{k.condition}/{k.points}; "
+            f"bench.py compare {name_a} {name_b} sets them side by side"
+        )
+
+
+def _merged_run(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """`run.json` of several runs: the first one's configuration and environment, everything else of all."""
+    merged = dict(runs[0])
+    merged["command"] = " ; ".join(r["command"] for r in runs)
+    for name in ("problem_sets", "methods", "unavailable"):
+        merged[name] = {k: v for r in runs for k, v in r.get(name, {}).items()}
+    merged["notes"] = list(dict.fromkeys(n for r in runs for n in r.get("notes", [])))
+    merged["config"] = runs[0]["config"] | {
+        "angle_bins": sorted({edge for r in runs for edge in r["config"]["angle_bins"]})
+    }
+    return merged

@@ -1,0 +1,126 @@
+"""A table for people: cells know their text, their value for sorting and whether they are bold. Markdown, LaTeX and CSV."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from bench.report import style
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is shown, what it is sorted by (its text if None), and what is shown small beside it: the paper's own number."""
+
+    text: str
+    value: float | None = None
+    bold: bool = False
+    beside: str = ""
+
+    @property
+    def whole(self) -> str:
+        """Everything it shows, as text."""
+        return f"{self.text} ({self.beside})" if self.beside else self.text
+
+
+@dataclass(frozen=True)
+class Table:
+    """A titled table.
+
+    Attributes:
+        columns: heads with their units; a row has as many cells.
+        groups: heads above the heads, each over so many columns, the first column not counted; empty if there are none.
+        colours: LaTeX colour of the first cell of a row, by the row's number.
+    """
+
+    title: str
+    columns: list[str]
+    rows: list[list[Cell]]
+    groups: list[tuple[str, int]] = field(default_factory=list)
+    colours: dict[int, str] = field(default_factory=dict)
+    caption: str = ""
+
+    @property
+    def heads(self) -> list[str]:
+        """Heads in one line, each with its group."""
+        if not self.groups:
+            return self.columns
+        above = [name for name, width in self.groups for _ in range(width)]
+        return [self.columns[0], *(f"{a} {b}".strip() for a, b in zip(above, self.columns[1:], strict=True))]
+
+    def markdown(self) -> str:
+        """GitHub Markdown; names are escaped, so that they stay text."""
+        lines = [[escaped(h) for h in self.heads], ["---" if i == 0 else "--:" for i in range(len(self.columns))]]
+        lines += [[f"**{escaped(c.whole)}**" if c.bold else escaped(c.whole) for c in row] for row in self.rows]
+        note = [escaped(self.caption), ""] if self.caption else []
+        body = ["| " + " | ".join(line) + " |" for line in lines]
+        return "\n".join([f"### {escaped(self.title)}", "", *body, "", *note])
+
+    def csv(self) -> str:
+        """The texts as CSV with `\\n` line ends; what stands beside a number has no column of its own."""
+        import csv
+        import io
+
+        file = io.StringIO()
+        csv.writer(file, lineterminator="\n").writerows([self.heads, *([c.whole for c in row] for row in self.rows)])
+        return file.getvalue()
+
+    def latex(self) -> str:
+        """A `table` environment for `booktabs`; rows with colours need `xcolor`."""
+        head = [" & ".join(map(tex, self.columns)) + r" \\"]
+        if self.groups:
+            spans = " & ".join(rf"\multicolumn{{{n}}}{{c}}{{{tex(name)}}}" for name, n in self.groups)
+            starts = [2 + sum(n for _, n in self.groups[:i]) for i in range(len(self.groups))]
+            rules = "".join(
+                rf"\cmidrule(lr){{{s}-{s + n - 1}}}" for s, (name, n) in zip(starts, self.groups, strict=True) if name
+            )
+            head = [rf" & {spans} \\ {rules}", *head]
+        rows = [" & ".join(self._tex_cells(i)) + r" \\" for i in range(len(self.rows))]
+        lines = [r"\begin{table}", r"\centering", rf"\caption{{{tex(self.title)}. {tex(self.caption)}}}"]
+        lines += [rf"\begin{{tabular}}{{l{'r' * (len(self.columns) - 1)}}}", r"\toprule", *head, r"\midrule", *rows]
+        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
+
+    def _tex_cells(self, row: int) -> list[str]:
+        cells = [rf"\textbf{{{tex(c.text)}}}" if c.bold else tex(c.text) for c in self.rows[row]]
+        cells = [f"{t} ({tex(c.beside)})" if c.beside else t for t, c in zip(cells, self.rows[row], strict=True)]
+        if row in self.colours:
+            cells[0] = rf"\textcolor{{{self.colours[row]}}}{{{cells[0]}}}"
+        return cells
+
+
+def escaped(text: str) -> str:
+    """Text that Markdown shows as it is."""
+    for old, new in (
+        ("&", "&amp;"),
+        ("<", "&lt;"),
+        (">", "&gt;"),
+        ("|", "\\|"),
+        ("*", "\\*"),
+        ("_", "\\_"),
+        ("\n", " "),
+    ):
+        text = text.replace(old, new)
+    return text
+
+
+_TEX = {letter: "\\" + letter for letter in "&%$#_{}"}
+_TEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\n": " ", "\u00a0": "~"}
+_TEX |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "…": r"\dots{}", "–": "--", "°": r"$^\circ$"}
+_TEX |= {"∞": r"$\infty$", "·": r"$\cdot$", "×": r"$\times$", "√": r"$\surd$", "τ": r"$\tau$", "↓": r"$\downarrow$"}
+_TEX |= {"↑": r"$\uparrow$", "ᵀ": r"$^T$", "ξ": r"$\xi$", "Λ": r"$\Lambda$", "₀": r"$_0$"}
+
+
+def tex(text: str) -> str:
+    """Text that LaTeX prints as it is."""
+    return "".join(_TEX.get(letter, letter) for letter in text)
+
+
+def num(value: Any, digits: int = 3, bold: bool = False, suffix: str = "") -> Cell:
+    """A cell of a number."""
+    value = float(value)
+    return Cell(style.number(value, digits) + suffix, value, bold)
+
+
+def count(value: Any) -> Cell:
+    """A cell of a whole number."""
+    return Cell(str(int(value)), float(value))

@@ -1,0 +1,125 @@
+"""From the folders of finished runs to files a person reads. Nothing is registered again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.conventions import Convention, convention
+from bench.load import Loaded, load, merge
+from common.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import Console
+
+    from bench.report import Redraw
+
+DEFAULT = "deepgmr"
+"""The convention that drives the CSVs of a run."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be written of which runs.
+
+    Attributes:
+        folders: of the runs; several are reported together.
+        reports: the folder that holds one folder a report.
+        data, plugins: where data sets are, for pictures.
+        convention: its name; None for the default.
+        thresholds: other limits of success than the convention's own.
+        against: whether the paper's numbers stand beside ours.
+        out: name of the report; None to name it after the runs and the convention.
+    """
+
+    folders: Sequence[Path]
+    reports: Path
+    data: Path
+    plugins: Path | None = None
+    convention: str | None = None
+    thresholds: Sequence[float] | None = None
+    against: bool = False
+    out: str | None = None
+
+    @property
+    def view(self) -> Convention:
+        """The convention asked for."""
+        return convention(self.convention or DEFAULT, self.thresholds)
+
+    @property
+    def plain(self) -> bool:
+        """Whether this is the report that a run itself writes, whose CSVs lie beside its record."""
+        return len(self.folders) == 1 and not self.convention and not self.thresholds and not self.out
+
+    @property
+    def name(self) -> str:
+        """Name of the report's folder."""
+        runs = "+".join(folder.resolve().name for folder in self.folders)
+        limits = "@" + ",".join(f"{t:g}" for t in self.thresholds) if self.thresholds else ""
+        how = f".{self.view.name}{limits}" if self.convention or self.thresholds else ""
+        return self.out or runs + how
+
+
+def read(folder: Path) -> Loaded:
+    """What the record in a run's folder holds; also writes its `run.json`.
+
+    Raises:
+        InputError: there is no record, or it is not that of a run.
+    """
+    from bench.runner import write_run_json
+    from bench.store import Record
+
+    if not (folder / "record.sqlite").is_file():
+        raise InputError(f"{folder}: no record.sqlite in it; give the name or folder of a run")
+    record = Record(folder / "record.sqlite")
+    try:
+        if record.get("run") is None:
+            raise InputError(f"{folder}: its run stopped before it had problems; start it again")
+        return load(folder / "record.sqlite", write_run_json(record, folder))
+    finally:
+        record.close()
+
+
+def write(request: Request, console: Console) -> None:
+    """CSVs, tables, figures, the page, and the summary on the terminal.
+
+    Raises:
+        InputError: see `read`, `bench.load.merge` and `bench.conventions.convention`.
+    """
+    from bench import export
+    from bench.report import Options, Redraw, terminal_summary, write_report
+
+    view = request.view
+    runs = [read(folder) for folder in request.folders]
+    loaded = runs[0] if len(runs) == 1 else merge(runs, [f.name for f in request.folders])
+    redraw = Redraw(loaded, request.data, request.plugins)
+    frames = export.tables(loaded, view, _judged(loaded, view, redraw))
+    reports = request.reports / request.name
+    csvs = request.folders[0] if request.plain else reports / "csv"
+    export.write_csvs(frames, csvs)
+    write_report(loaded, frames, redraw, Options(view, request.against, csvs, reports))
+    console.print(terminal_summary(frames["summary"], view))
+    for what, where in (("CSVs", csvs), ("plots", reports), ("report", reports / "report.html")):
+        console.print(f"{what:8}{where}", highlight=False, soft_wrap=True)
+
+
+def _judged(loaded: Loaded, view: Convention, redraw: Redraw) -> pd.DataFrame:
+    """The trials with every error the convention needs.
+
+    Raises:
+        InputError: the convention needs what the run does not have.
+    """
+    from bench import export
+    from bench.report.redraw import chamfer
+
+    table = export.trials(loaded)
+    extra = {"chamfer": chamfer(loaded, redraw, table)} if view.metric == "chamfer" else {}
+    table = export.judged(loaded, view, table.assign(**extra))
+    asked = table[table["status"] != "skipped"]
+    if len(asked) and asked[view.metric].isna().all():
+        reasons = "; ".join(f"{name}: {why}" for name, why in redraw.missing.items())
+        raise InputError(f"--convention {view.name}: {reasons or 'no problem of the run has gt.info, which it needs'}")
+    return table
