@@ -22,8 +22,7 @@ _UNIT_RADIUS = (0.5, 2.0)
 
 
 class DeepGMR(Method):
-    """A network gives each point a share in each of J Gaussians, from features no rotation changes; the pose aligns the
-    Gaussians of the two clouds.
+    """Learned shares of each point in J Gaussians, from features no rotation changes; the pose aligns the Gaussians.
 
     Weights are chosen by the run's domain among the files in `methods/weights/`. Clouds of unit objects (radius 0.5 to 2)
     are taken as they are, others are scaled together to radius 1.
@@ -38,7 +37,7 @@ class DeepGMR(Method):
     kind = "learned"
     requires = ("torch", "safetensors")
     environment = MALLOC
-    variants = {"deepgmr": {}, "deepgmr_untrained": {"untrained": True}}
+    variants = {"deepgmr": {}}
 
     weights: str = ""
     training: str = "noisy"
@@ -112,6 +111,15 @@ class DeepGMR(Method):
         scale = 1.0 if _UNIT_RADIUS[0] <= radius <= _UNIT_RADIUS[1] else radius
         made = [torch.from_numpy((cloud / scale).astype(np.float32))[None] for cloud in centred]
         return [cloud.to(self.state["device"]) for cloud in made], scale, centres
+
+
+class Untrained(DeepGMR):
+    """DeepGMR as initialised: what its mathematics gives without learning, beside every row of the trained one."""
+
+    kind = "control"
+    variants = {"deepgmr_untrained": {}}
+
+    untrained: bool = True
 
 
 def _restored(T: Pose, scale: float, centres: list[Pose]) -> Pose:
