@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench.commands import PLUGINS, absolute, add_commands, terminal
 from common.errors import InputError
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def _parser(train: bool) -> tuple[argparse.ArgumentParser, list[str]]:
     run = commands.add_parser("run", help="run methods on problems; write CSVs, plots and a report (the default)")
     _run_flags(run)
     listing = commands.add_parser("list", help="methods, data sets, conditions and presets")
-    listing.add_argument("--plugins", type=_folder, help="folder with methods and data sets of your own")
+    listing.add_argument("--plugins", type=absolute, help=PLUGINS)
     listing.set_defaults(do=_list)
     report = commands.add_parser("report", help="write CSVs and report of a run again, from its stored poses")
     _report_flags(report)
@@ -61,8 +62,9 @@ def _parser(train: bool) -> tuple[argparse.ArgumentParser, list[str]]:
     data.add_argument("name", metavar="NAME", help="a data set (bench.py list)")
     data.add_argument("--from", dest="source", type=Path, metavar="PATH", help="archive or unpacked folder on disk")
     data.add_argument("--data", help="folder that holds one folder a data set; default $BENCH_DATA, else ./data")
-    data.add_argument("--plugins", type=_folder, help="folder with methods and data sets of your own")
+    data.add_argument("--plugins", type=absolute, help=PLUGINS)
     data.set_defaults(do=_data)
+    add_commands(commands)
     training = commands.add_parser("train", help="train a learned method")
     if train:  # its flags are its own, and importing them takes a while
         _train_flags(training)
@@ -82,7 +84,7 @@ def _problem_flags(command: argparse.ArgumentParser) -> None:
     add("--seed", type=int, default=0)
     add("--preset", default="quick", help="what is not said otherwise (bench.py list)")
     add("--data", help="folder that holds one folder a data set; default $BENCH_DATA, else ./data")
-    add("--plugins", type=_folder, help="folder with methods and data sets of your own")
+    add("--plugins", type=absolute, help=PLUGINS)
     add("--skip-bad", action="store_true", help="leave out files that do not read, instead of stopping")
 
 
@@ -115,7 +117,7 @@ def _report_flags(report: argparse.ArgumentParser) -> None:
     add("--against", choices=["paper"], help="put the numbers printed in the DeepGMR paper beside ours")
     add("--out", metavar="NAME", help="names reports/NAME, below the current folder")
     add("--data", help="folder that holds one folder a data set, for pictures; default $BENCH_DATA, else ./data")
-    add("--plugins", type=_folder, help="folder with data sets of your own")
+    add("--plugins", type=absolute, help="folder with data sets of your own")
     report.set_defaults(do=_report)
 
 
@@ -135,10 +137,6 @@ def _convention_flags(command: argparse.ArgumentParser) -> None:
     names = "deepgmr deepgmr_code dcp rpmnet 3dmatch kitti"
     command.add_argument("--convention", metavar="NAME", help=f"what is an error and a success: {names}")
     command.add_argument("--threshold", type=float, nargs="+", metavar="T", help="other limits of success than its own")
-
-
-def _folder(text: str) -> Path:
-    return Path(text).resolve()
 
 
 def _train_flags(train: argparse.ArgumentParser) -> None:
@@ -163,7 +161,7 @@ def _run(flags: argparse.Namespace) -> None:
     folder = RESULTS / name
     if flags.fresh and folder.exists():
         shutil.rmtree(folder)
-    console = _console()
+    console = terminal()
     place = Place(
         folder, str(data_root(flags.data).resolve()), flags.jobs, flags.plugins, console, flags.command, flags.scheduler
     )
@@ -201,20 +199,13 @@ def _data(flags: argparse.Namespace) -> None:
     print(f"{flags.name}: {open_data(flags.name, root, flags.plugins).prepare()}, ready")
 
 
-def _console() -> Console:
-    """The terminal; a log gets lines that hold the summary's 100 columns."""
-    from rich.console import Console
-
-    return Console(width=None if sys.stdout.isatty() else 100, markup=False)  # names hold brackets
-
-
 def _report(flags: argparse.Namespace) -> None:
     from bench import reporting
     from datasets.registry import data_root
 
     how = flags.plugins, flags.convention, flags.threshold, flags.against is not None, flags.out
     folders = [_run_folder(run) for run in flags.run]
-    reporting.write(reporting.Request(folders, REPORTS, data_root(flags.data), *how), _console())
+    reporting.write(reporting.Request(folders, REPORTS, data_root(flags.data), *how), terminal())
 
 
 def _compare(flags: argparse.Namespace) -> int:
@@ -225,7 +216,7 @@ def _compare(flags: argparse.Namespace) -> int:
     names = folders[0].resolve().name, folders[1].resolve().name
     view = convention(flags.convention or reporting.DEFAULT, flags.threshold)
     found = compare.compare(reporting.read(folders[0]), reporting.read(folders[1]), names, view)
-    _console().print(compare.rendered(found, names))
+    terminal().print(compare.rendered(found, names))
     return int(flags.fail_on_regression and bool(found.regressions))
 
 

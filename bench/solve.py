@@ -54,15 +54,8 @@ def ask(child: Child, problem: Problem, phase: str, repeat: int) -> Outcome:
     """One call of a method on a problem. Only the two clouds and a seed leave this process."""
     s = child.setting
     seed = call_seed(problem, s.method, repeat)
-    reply = child.register(problem.source, problem.target, seed)
-    if reply["status"] == "input":
-        raise InputError(reply["message"])
-    status, pose, message = reply["status"], reply.get("pose"), reply.get("message", "")
-    if status == "ok":
-        fault = pose_fault(pose)
-        status, pose, message = ("invalid", None, fault) if fault else ("ok", np.asarray(pose), message)
-    if status == "unavailable":
-        status, message = "skipped", f"unavailable: {message}"
+    reply = judged(child.register(problem.source, problem.target, seed))
+    status, pose, message = reply["status"], reply["pose"], reply.get("message", "")
     facts: dict[str, Any] = {k: reply[k] for k in ("time_ms", "peak_mb", "stages", "notes") if k in reply}
     return Outcome(
         s.method,
@@ -77,6 +70,22 @@ def ask(child: Child, problem: Problem, phase: str, repeat: int) -> Outcome:
         threads=s.threads,
         **facts,
     )
+
+
+def judged(reply: dict[str, Any]) -> dict[str, Any]:
+    """A child's reply, with a pose only if it is one: status `invalid` if not; `skipped` where the method is unavailable.
+
+    Raises:
+        InputError: the method was given bad input.
+    """
+    if reply["status"] == "input":
+        raise InputError(reply["message"])
+    if reply["status"] == "unavailable":
+        return reply | {"status": "skipped", "message": f"unavailable: {reply['message']}", "pose": None}
+    fault = pose_fault(reply.get("pose")) if reply["status"] == "ok" else None
+    if fault:
+        return reply | {"status": "invalid", "message": fault, "pose": None}
+    return reply | {"pose": np.asarray(reply["pose"]) if reply["status"] == "ok" else None}
 
 
 def _child(setting: Setting, limits: Limits) -> Child:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import json
 import tomllib
 from importlib.resources import files
 from typing import Any
 
 from bench.report.charts import Chart
+from bench.report.embed import plotly_script, script_json
 from bench.report.ranking import Place, place_title
 from bench.report.table import Cell
 
@@ -17,7 +17,6 @@ def render(charts: dict[str, list[tuple[Place | None, Chart]]], worst: dict[str,
     """The page as HTML, from the charts by section, the worst pairs, and what else the template names."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     formulas = tomllib.loads(_file("formulas.toml"))
@@ -26,9 +25,9 @@ def render(charts: dict[str, list[tuple[Place | None, Chart]]], worst: dict[str,
     return environment.from_string(_file("template.html")).render(
         css=Markup(_file("page.css")),
         js=Markup(_file("page.js")),
-        plotly=Markup(get_plotlyjs()),
-        chart_data=Markup(_json(data)),
-        worst_data=Markup(_json({k: worst[k] for k in ("methods", "clouds")})),
+        plotly=plotly_script(),
+        chart_data=script_json(data),
+        worst_data=script_json({k: worst[k] for k in ("methods", "clouds")}),
         has_pairs=bool(worst["methods"]),
         licences="; ".join(worst["licences"]),
         missing=worst["missing"],
@@ -43,11 +42,6 @@ def render(charts: dict[str, list[tuple[Place | None, Chart]]], worst: dict[str,
 
 def _file(name: str) -> str:
     return (files("bench.report") / name).read_text(encoding="utf-8")
-
-
-def _json(data: Any) -> str:
-    """JSON that cannot end the element it stands in."""
-    return json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _described(

@@ -119,9 +119,9 @@ def test_every_kind_of_misbehaviour_is_an_outcome_and_spares_the_others(bench, c
 
 
 def _left_behind():
-    """Processes of this test's worker modules that still run."""
+    """Worker processes of this environment's Python that still run; another checkout's are not this test's."""
     mine = [p.info["cmdline"] or [] for p in psutil.process_iter(["cmdline", "status"]) if p.info["status"] != "zombie"]
-    return [c for c in mine if "bench.worker" in c]
+    return [c for c in mine if "bench.worker" in c and c[0] == sys.executable]
 
 
 def test_the_same_command_continues_and_another_configuration_is_refused(bench, capsys):
