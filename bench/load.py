@@ -144,8 +144,10 @@ def _outcomes(db: sqlite3.Connection) -> pd.DataFrame:
     table: dict[str, Any] = {}
     for name, pieces in parts.items():
         whole = np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.float64 if name in _NUMBERS else np.int64)
-        known: pd.Index[str] = pd.Index(list(words.get(name, {})), dtype=str)
-        table[name] = pd.Categorical.from_codes(whole.astype(np.int64), known) if name in words else whole
+        if name in words:
+            table[name] = pd.Categorical.from_codes(whole.tolist(), pd.Index(list(words[name])))
+        else:
+            table[name] = whole
     frame = pd.DataFrame(table)
     frame[POSE] = pose
     return in_order(frame)

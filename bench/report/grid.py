@@ -111,7 +111,7 @@ def _grid(rows: list[tuple[str, list[Panel]]], methods: list[str], title: str) -
             [p.source if p.source is not None else p.target for p in panels[:1]] + [panels[0].target]
         )
         middle = panels[0].target.mean(axis=0)
-        reach = max(float(np.abs(_seen(panels[0].target - middle)).max()), 1e-9) * 1.6
+        reach = max(float(np.abs(_seen(panels[0].target - middle)).max()), 1e-9) * 1.25
         for axes, panel in zip(line, panels, strict=True):
             _panel(axes, panel, middle, reach)
         far = float(np.abs(_seen(whole - middle)).max()) * 1.05

@@ -124,13 +124,13 @@ function paint() {
   $$("canvas", viewer).forEach((canvas, i) => {
     const width = canvas.clientWidth * devicePixelRatio;
     canvas.width = canvas.height = width;
-    const pen = canvas.getContext("2d"), scale = 0.48 * width / view.size * view.zoom, dot = Math.max(width / 170, 1.5);
+    const pen = canvas.getContext("2d"), scale = 0.48 * width / view.size * view.zoom, dot = Math.max(width / 120, 2);
     const points = [...view.pair.target.map(p => [p, 0]), ...view.pair.sources[i].map(p => [p, 1])].map(([[x, y, z], c]) => {
       const u = cy * x + sy * z, w = cy * z - sy * x;
       return [u, cp * y - sp * w, sp * y + cp * w, c];
     }).sort((a, b) => a[2] - b[2]);
     for (const [u, v, w, c] of points) {
-      pen.globalAlpha = 0.55 + 0.4 * Math.max(-1, Math.min(1, w / view.size));
+      pen.globalAlpha = 0.7 + 0.3 * Math.max(-1, Math.min(1, w / view.size));
       pen.fillStyle = colours[c];
       pen.fillRect(width / 2 + scale * u, width / 2 - scale * v, dot, dot);
     }

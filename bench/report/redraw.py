@@ -64,13 +64,20 @@ class Redraw:
         return found
 
     def _made(self, key: ProblemKey) -> Problem | None:
-        if key.dataset in self.missing:
+        if key.dataset in self._lost:
             return None
         try:
             return make_problem(self._opened(key.dataset), key)
-        except (InputError, NotEnoughPoints, ValueError) as error:
+        except InputError as error:  # then no other problem of it will do better
+            self._lost.add(key.dataset)
             self.missing[key.dataset] = str(error)
-            return None
+        except NotEnoughPoints as error:
+            self.missing[key.dataset] = str(error)
+        return None
+
+    @cached_property
+    def _lost(self) -> set[str]:
+        return set()
 
     def _opened(self, name: str) -> DataSet | PairSet:
         if name not in self._sets:
@@ -97,10 +104,10 @@ class Redraw:
         noiseless = f"{key.condition.split('[')[0]}[sigma=0]" if condition(key.condition).unseen_half else "clean"
         try:
             dataset = self._opened(key.dataset)
+            most = dataset.fixed_points if isinstance(dataset, DataSet) else None
         except InputError as error:
             self.missing[key.dataset] = str(error)
             return None
-        most = dataset.fixed_points if isinstance(dataset, DataSet) else None
         return self._made(dataclasses.replace(key, condition=noiseless, points=min(CLEAN_POINTS, most or CLEAN_POINTS)))
 
 

@@ -1,0 +1,40 @@
+"""Write what `bench.load` reads: a record of made-up outcomes, for tests that need a run's folder."""
+
+import json
+
+import numpy as np
+
+from bench.load import POSE
+from bench.store import Record
+
+_OUTCOME = ["phase", "method", "problem", "repeat", "kind", "dataset", "condition", "points", "seed", "status"]
+_REST = ["time_ms", "peak_mb", "device", "threads", "message"]
+
+
+def write_record(run, folder, clouds=64):
+    """Write the record of a `Loaded` run; evaluation points are made up, `clouds` of them a problem."""
+    record = Record(folder / "record.sqlite")
+    record.put("run", run.run)
+    record.put("hash", "made up")
+    draw = np.random.default_rng(0)
+    tags = ["problem", "dataset", "condition", "points", "object", "category", "angle_deg", "translation", "overlap"]
+    problems = [
+        (
+            *(None if v is None or v != v else v for v in row),
+            *(run.scenes.truth[i].tobytes(), run.scenes.source_pose[i].tobytes()),
+            draw.uniform(-0.7, 0.7, (clouds, 3)).astype(np.float32).tobytes(),
+            *(run.problems["digest"].iloc[i], run.information[i].tobytes() if i in run.information else None),
+        )
+        for i, row in enumerate(run.problems[[*tags, "symmetry"]].itertuples(index=False, name=None))
+    ]
+    stages = {"features": 7.0, "solve": 3.0}
+    poses = run.outcomes[POSE].to_numpy()
+    plain = run.outcomes[[*_OUTCOME, *_REST, "notes"]].astype(object).itertuples(index=False, name=None)
+    rows = [
+        (*row[:10], None if np.isnan(pose[0]) else pose.tobytes(), *row[10:15], json.dumps(stages), row[15])
+        for row, pose in zip(plain, poses, strict=True)
+    ]
+    with record.db:
+        record.db.executemany(f"INSERT INTO problems VALUES ({','.join('?' * 15)})", problems)
+        record.db.executemany(f"INSERT INTO outcomes VALUES ({','.join('?' * 18)})", rows)
+    record.close()

@@ -1,0 +1,250 @@
+"""The page in a real browser: Debian's Chromium, headless, through Selenium. Skipped with the reason where either is missing."""
+
+import json
+import shutil
+import time
+
+import numpy as np
+import pytest
+
+from bench import export
+from bench.conventions import CONVENTIONS
+from bench.load import POSE
+from bench.report import Options, Redraw, page, write_report
+from datasets.problems import ProblemKey, make_problem
+from datasets.registry import open_data
+from tests.bench.synthetic_run import HOSTILE, as_loaded, synthetic_run
+
+webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is missing: pip install -r requirements-dev.txt")
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(
+    not (CHROMIUM and DRIVER), reason="no chromium and chromedriver: apt-get install chromium chromium-driver"
+)
+VIEW = CONVENTIONS["deepgmr"]
+
+
+def browser():
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "window-size=1300,900"):
+        options.add_argument(f"--{flag}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    return webdriver.Chrome(options=options, service=Service(DRIVER))
+
+
+def drawable_run():
+    """The made-up run on problems that the embedded data set can draw again, so that there is geometry to turn."""
+    problems, outcomes, run = synthetic_run(
+        n=24, sizes=(256, 1024), methods=("deepgmr", "fgr+icp", "identity", HOSTILE)
+    )
+    problems, outcomes = (t.assign(dataset="shapes40") for t in (problems, outcomes))
+    for table in (problems, outcomes):
+        table["problem"] = table["problem"].str.replace("modelnet40", "shapes40")
+    loaded = as_loaded(problems, outcomes, run)
+    data = open_data("shapes40")
+    for row in np.flatnonzero(loaded.problems["condition"] == "noisy"):
+        key = Redraw(loaded, "").key(loaded.problems["problem"][row])
+        if key.points == 1024 and key.angles == (0.0, 180.0) and not loaded.problems["problem"][row].count("0-180"):
+            problem = make_problem(data, ProblemKey("shapes40", "noisy", 1024, key.index, 0))
+            loaded.problems.at[row, "digest"] = problem.sha256()
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    loaded = drawable_run()
+    only_noisy = export.judged(loaded, VIEW)
+    frames = export.tables(loaded, VIEW, only_noisy)
+    write_report(loaded, frames, Redraw(loaded, folder), Options(VIEW, True, folder / "run", folder / "report"))
+    driver = browser()
+    driver.get((folder / "report" / "report.html").as_uri())
+    yield driver
+    driver.quit()
+
+
+def drawn(driver, name):
+    """Scroll a chart into the window and wait until it is drawn."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    driver.execute_script("document.getElementById(arguments[0]).scrollIntoView({block: 'center'})", name)
+    WebDriverWait(driver, 20).until(
+        lambda d: d.execute_script(
+            "return document.getElementById(arguments[0]).querySelectorAll('.xy .trace').length", name
+        )
+    )
+    return driver.find_element("id", name)
+
+
+def pixels(driver, canvas):
+    return driver.execute_script("return arguments[0].toDataURL()", canvas)
+
+
+def test_a_hostile_name_stays_text(opened):
+    with pytest.raises(Exception, match="no such alert"):
+        opened.switch_to.alert.text  # noqa: B018
+    cells = opened.execute_script(
+        "return [...document.querySelectorAll('#summary td:first-child')].map(c => c.textContent)"
+    )
+    assert HOSTILE in cells
+    legend = drawn(opened, "cdf-0").find_elements("css selector", ".legendtext")
+    assert any(
+        HOSTILE in (text.get_attribute("data-unformatted") or text.text).replace("&lt;", "<").replace("&gt;", ">")
+        for text in legend
+    )
+    assert opened.execute_script("return document.querySelectorAll('script').length") == 4
+
+
+def test_a_click_on_a_head_sorts(opened):
+    def values():
+        return opened.execute_script(
+            "return [...document.querySelector('#summary table').tBodies[0].rows].map(r => Number(r.cells[3].dataset.v))"
+        )
+
+    head = opened.find_elements("css selector", "#summary table .sort")[3]
+    opened.execute_script("arguments[0].click()", head)
+    assert values() == sorted(values())
+    opened.execute_script("arguments[0].click()", head)
+    assert values() == sorted(values(), reverse=True)
+    assert head.find_element("xpath", "..").get_attribute("aria-sort") == "descending"
+
+
+def test_heads_are_reached_and_pressed_by_keyboard(opened):
+    from selenium.webdriver.common.keys import Keys
+
+    head = opened.find_elements("css selector", "#summary table .sort")[0]
+    opened.execute_script("arguments[0].focus()", head)
+    head.send_keys(Keys.ENTER)
+    assert head.find_element("xpath", "..").get_attribute("aria-sort") == "ascending"
+    assert opened.switch_to.active_element == head
+    head.send_keys(Keys.TAB)
+    assert opened.switch_to.active_element != head
+
+
+def test_the_filter_hides_rows(opened):
+    box = opened.find_element("css selector", "#coverage input[type=search]")
+    box.send_keys("fgr noisy")
+    shown = opened.execute_script(
+        "return [...document.querySelector('#coverage table').tBodies[0].rows].filter(r => !r.hidden).map(r => r.textContent)"
+    )
+    assert len(shown) == 1 and "fgr+icp" in shown[0] and "noisy" in shown[0]
+    assert box.find_element("xpath", "../output").text.startswith("1 of ")
+    box.clear()
+    box.send_keys(" ")
+
+
+def test_a_formula_opens_on_demand(opened):
+    why = opened.find_element("css selector", "#summary table .why")
+    opened.execute_script("arguments[0].click()", why)
+    shown = opened.find_element("id", why.get_attribute("popovertarget"))
+    assert shown.is_displayed() and "status ok" in shown.text
+    opened.execute_script("arguments[0].hidePopover()", shown)
+    assert not shown.is_displayed()
+
+
+def test_hover_names_the_method_and_its_share(opened):
+    chart = drawn(opened, "cdf-0")
+    opened.execute_script("Plotly.Fx.hover(arguments[0], [{curveNumber: 0, pointNumber: 3}])", chart)
+    time.sleep(0.3)
+    texts = [t.text for t in chart.find_elements("css selector", ".hoverlayer text")]
+    assert any("%" in text and "up to" in text for text in texts)
+
+
+def test_the_log_axis_goes_on_and_off(opened):
+    chart = drawn(opened, "cdf-0")
+    button = opened.find_element("css selector", "button.log[data-for=cdf-0]")
+    for kind, pressed in (("log", "true"), ("linear", "false")):
+        opened.execute_script("arguments[0].click()", button)
+        assert opened.execute_script("return arguments[0]._fullLayout.xaxis.type", chart) == kind
+        assert button.get_attribute("aria-pressed") == pressed
+    assert opened.execute_script("return arguments[0]._fullLayout.xaxis.range", chart) == [0, 1]
+
+
+def test_the_pairs_turn_by_pointer_and_by_keys(opened):
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    canvases = opened.find_elements("css selector", "#viewer canvas")
+    opened.execute_script("arguments[0].scrollIntoView({block: 'center'})", canvases[0])
+    before = [pixels(opened, c) for c in canvases]
+    assert len(set(before)) == 3
+    ActionChains(opened).move_to_element(canvases[1]).click_and_hold().move_by_offset(60, 25).release().perform()
+    time.sleep(0.3)
+    turned = [pixels(opened, c) for c in canvases]
+    assert all(a != b for a, b in zip(before, turned, strict=True))
+    canvases[0].send_keys(Keys.ARROW_LEFT)
+    time.sleep(0.3)
+    assert all(a != b for a, b in zip(turned, [pixels(opened, c) for c in canvases], strict=True))
+    command = opened.find_element("css selector", "#viewer [data-show=command]").text
+    assert command.startswith("python bench.py --methods") and "--conditions noisy" in command
+
+
+def test_another_method_shows_its_own_pairs(opened):
+    from selenium.webdriver.support.ui import Select
+
+    method, pair = (
+        Select(opened.find_element("css selector", f"#viewer select[name={n}]")) for n in ("method", "pair")
+    )
+    assert {option.text for option in method.options} == {"deepgmr", "fgr+icp", HOSTILE}
+    canvas = opened.find_elements("css selector", "#viewer canvas")[1]
+    method.select_by_visible_text("deepgmr")
+    first = pixels(opened, canvas)
+    method.select_by_visible_text(HOSTILE)
+    assert pixels(opened, canvas) != first and len(pair.options) >= 1
+    assert "alert(1)" in opened.find_element("css selector", "#viewer [data-show=command]").text
+
+
+def test_dark_and_light(opened):
+    def colours():
+        return opened.execute_script(
+            "const s = getComputedStyle(document.body), chart = document.getElementById('cdf-0');"
+            "return [s.backgroundColor, s.color, chart._fullLayout.font.color]"
+        )
+
+    drawn(opened, "cdf-0")
+    for scheme in ("light", "dark"):
+        media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        opened.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+        time.sleep(0.3)
+        page_colour, text, chart = colours()
+        brightness = [sum(map(int, c.strip("rgba()").split(",")[:3])) for c in (page_colour, text, chart)]
+        assert (brightness[0] > 600) == (scheme == "light")
+        assert (brightness[1] < 300) == (scheme == "light") and (brightness[2] < 300) == (scheme == "light")
+    opened.execute_script("document.getElementById('theme').click()")
+    time.sleep(0.3)
+    assert colours()[0] == "rgb(245, 245, 243)"
+
+
+def test_on_a_phone_nothing_but_tables_is_wider_than_the_window(opened):
+    metrics = {"width": 390, "height": 800, "deviceScaleFactor": 2, "mobile": True}
+    opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    drawn(opened, "pareto-0")
+    time.sleep(0.5)
+    assert opened.execute_script("return document.documentElement.scrollWidth") <= 391
+    opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_it_prints_with_all_charts(opened):
+    pdf = opened.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"]
+    assert len(pdf) > 100_000
+    missing = opened.execute_script(
+        "return [...document.querySelectorAll('.chart')].filter(c => !c.querySelector('.main-svg')).length"
+    )
+    assert missing == 0
+
+
+def test_no_error_and_no_request_to_the_end(opened):
+    assert [e for e in opened.get_log("browser") if e["level"] in ("SEVERE", "WARNING")] == []
+    events = [json.loads(e["message"])["message"] for e in opened.get_log("performance")]
+    asked = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
+    assert all(url.startswith(("file:", "data:", "blob:")) for url in asked)
+    assert sum(url.startswith("file:") for url in asked) <= 1
+
+
+def test_every_number_of_a_chart_survives_the_way(tmp_path):
+    """JSON in the page holds no NaN and cannot end its element."""
+    text = page._json({"a": [1.5, None], "b": "</script><script>"})
+    assert "<" not in text and json.loads(text) == {"a": [1.5, None], "b": "</script><script>"}
+    assert len(POSE) == 16
