@@ -98,6 +98,11 @@ class Child:
             return ready
         return self._ask({"do": "register", "source": source, "target": target, "seed": seed}, self.limits.timeout)
 
+    def check(self, name: str, patience: float) -> dict[str, Any]:
+        """One check of `bench.conformance` in the process: its reply, or how the process ended, within seconds."""
+        ready = self.start()
+        return self._ask({"do": "check", "check": name}, patience) if ready["status"] == "ok" else ready
+
     def _ask(self, message: dict[str, Any], patience: float) -> dict[str, Any]:
         assert self.process is not None and self.process.stdin is not None
         try:

@@ -17,6 +17,8 @@ from common.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from bench.config import RunConfig
+
 RESULTS, REPORTS = Path("results"), Path("reports")
 
 
@@ -24,11 +26,13 @@ def main(argv: list[str] | None = None) -> int:
     """Run a command; returns the exit code: 0, 2 for bad input, 130 after Ctrl-C."""
     arguments = sys.argv[1:] if argv is None else argv
     parser, commands = _parser(train=arguments[:1] == ["train"])
-    flags = parser.parse_args(
-        arguments if arguments and arguments[0] in (*commands, "-h", "--help") else ["run", *arguments]
-    )
+    known = arguments and arguments[0] in (*commands, "-h", "--help")
+    typed = arguments if known else ["run", *arguments]
+    flags = parser.parse_args(typed)
     flags.command = shlex.join(["bench.py", *arguments])
     try:
+        if getattr(flags, "config", None):
+            flags = _with_config(parser, typed, flags)
         return int(flags.do(flags) or 0)
     except InputError as error:
         print(f"bench.py: {error}", file=sys.stderr)
@@ -36,6 +40,24 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nstopped; what is finished is recorded, and the same command continues", file=sys.stderr)
         return 130
+
+
+def _with_config(parser: argparse.ArgumentParser, typed: list[str], flags: argparse.Namespace) -> argparse.Namespace:
+    """The flags with those of the configuration file before those that were typed."""
+    from bench import config_file
+
+    said = config_file.read(flags.config)
+    known = {name.replace("_", "-") for name in vars(flags)} - {
+        "do",
+        "command",
+        "config",
+        "overrides",
+        "source",
+        "target",
+    }
+    made = parser.parse_args([typed[0], *said.arguments(known), *typed[1:]])
+    made.command, made.overrides = flags.command, said.tables
+    return made
 
 
 def _parser(train: bool) -> tuple[argparse.ArgumentParser, list[str]]:
@@ -47,9 +69,6 @@ def _parser(train: bool) -> tuple[argparse.ArgumentParser, list[str]]:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     run = commands.add_parser("run", help="run methods on problems; write CSVs, plots and a report (the default)")
     _run_flags(run)
-    listing = commands.add_parser("list", help="methods, data sets, conditions and presets")
-    listing.add_argument("--plugins", type=absolute, help=PLUGINS)
-    listing.set_defaults(do=_list)
     report = commands.add_parser("report", help="write CSVs and report of a run again, from its stored poses")
     _report_flags(report)
     compare = commands.add_parser("compare", help="what got better or worse from run A to run B, on the same problems")
@@ -86,6 +105,8 @@ def _problem_flags(command: argparse.ArgumentParser) -> None:
     add("--data", help="folder that holds one folder a data set; default $BENCH_DATA, else ./data")
     add("--plugins", type=absolute, help=PLUGINS)
     add("--skip-bad", action="store_true", help="leave out files that do not read, instead of stopping")
+    add("--config", type=Path, metavar="FILE", help="TOML with any of these flags, or a run.json; typed flags win")
+    command.set_defaults(overrides={})
 
 
 def _run_flags(run: argparse.ArgumentParser) -> None:
@@ -102,6 +123,7 @@ def _run_flags(run: argparse.ArgumentParser) -> None:
     add("--timeout", type=float, metavar="S", help="seconds a method may take for a pair")
     add("--memory-limit", type=float, metavar="GB", help="memory a method may use for a pair")
     add("--fresh", action="store_true", help="start over instead of continuing")
+    add("--dry-run", action="store_true", help="print what would be done and about how long it takes")
     run.set_defaults(do=_run)
 
 
@@ -156,6 +178,9 @@ def _run(flags: argparse.Namespace) -> None:
         raise InputError("--jobs: must be at least 1")
     if (flags.backend == "dask") != bool(flags.scheduler):
         raise InputError("--backend dask and --scheduler tcp://HOST:PORT go together; give both")
+    if flags.dry_run:
+        _dry_run(made, flags)
+        return
     data_sets = re.sub(r"[^\w.]+", "-", "-".join(made.datasets)).strip("-")
     name = flags.out or f"{flags.preset}-{data_sets}-{made.hash[:8]}"
     folder = RESULTS / name
@@ -167,6 +192,15 @@ def _run(flags: argparse.Namespace) -> None:
     )
     runner.run(made, place).close()
     write_all(folder, flags, console)
+
+
+def _dry_run(made: RunConfig, flags: argparse.Namespace) -> None:
+    from bench import dry
+    from bench.plan import make_cells
+    from datasets.registry import data_root
+
+    cells = make_cells(made, str(data_root(flags.data).resolve()), flags.plugins)
+    print("\n".join(dry.plan(made, cells, flags.jobs, dry.last_timings(RESULTS), flags.plugins)))
 
 
 def _problems(flags: argparse.Namespace) -> None:
@@ -230,25 +264,3 @@ def write_all(folder: Path, flags: argparse.Namespace, console: Console) -> None
     from datasets.registry import data_root
 
     reporting.write(reporting.Request([folder], REPORTS, data_root(flags.data), flags.plugins), console)
-
-
-def _list(flags: argparse.Namespace) -> None:
-    from bench.config import load_preset, preset_names
-    from datasets.conditions import CONDITIONS
-    from datasets.registry import available as datasets
-    from methods.registry import available as methods
-
-    sections = {
-        "methods": {n: f"{o.cls.kind:8} {o.unavailable() or o.summary}" for n, o in methods(flags.plugins).items()},
-        "data sets": {n: _first_line(c) for n, c in datasets(flags.plugins).items()},
-        "conditions": {n: _first_line(c) for n, c in CONDITIONS.items()},
-        "presets": {n: load_preset(n)["about"] for n in preset_names()},
-    }
-    for title, rows in sections.items():
-        print(title)
-        for name, text in rows.items():
-            print(f"  {name:20} {text}")
-
-
-def _first_line(thing: type) -> str:
-    return (thing.__doc__ or "").strip().split("\n")[0]

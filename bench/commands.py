@@ -15,7 +15,18 @@ PLUGINS = "folder with methods and data sets of your own"
 
 def add_commands(commands: Any) -> None:
     """Add them to the subparsers of the command line."""
+    listing = commands.add_parser("list", help="methods, weights, data sets, conditions and presets")
+    doctor = commands.add_parser("doctor", help="this machine and environment, what is missing, and how to add it")
+    for command, do in ((listing, _list), (doctor, _doctor)):
+        command.add_argument("--data", help="folder that holds one folder a data set; default $BENCH_DATA, else ./data")
+        command.add_argument("--plugins", type=absolute, help=PLUGINS)
+        command.set_defaults(do=do)
     _pair_flags(commands.add_parser("pair", help="register two files of your own by every method; no truth needed"))
+    new = commands.add_parser("new", help="write a method that works, and its test, for you to fill in")
+    new.add_argument("name", metavar="NAME", help="lower-case letters, digits and _")
+    new.add_argument("--plugins", type=absolute, help="folder of your own to write to; default methods/ and tests/")
+    new.set_defaults(do=_new)
+    _check_flags(commands.add_parser("check", help="prove that a method conforms, in under a minute"))
 
 
 def absolute(text: str) -> Path:
@@ -28,6 +39,25 @@ def terminal() -> Console:
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else 100, markup=False)  # names hold brackets
+
+
+def _list(flags: argparse.Namespace) -> None:
+    from bench.listing import sections
+    from datasets.registry import data_root
+
+    for title, lines in sections(data_root(flags.data), flags.plugins).items():
+        print(title)
+        print("\n".join(f"  {line}" for line in lines))
+
+
+def _doctor(flags: argparse.Namespace) -> None:
+    from bench.doctor import report
+    from datasets.registry import data_root
+
+    there, missing = report(data_root(flags.data), flags.plugins)
+    print("\n".join(there))
+    print("\nmissing" if missing else "\nnothing is missing")
+    print("\n".join(f"  {line}" for line in missing))
 
 
 def _pair_flags(command: argparse.ArgumentParser) -> None:
@@ -44,6 +74,7 @@ def _pair_flags(command: argparse.ArgumentParser) -> None:
     add("--device", default="cpu", help="of learned methods: cpu or cuda")
     add("--threads", type=int, default=1, help="threads a method may use")
     add("--plugins", type=absolute, help=PLUGINS)
+    add("--config", type=Path, metavar="FILE", help="TOML with any of these flags; typed flags win")
     command.set_defaults(do=_pair)
 
 
@@ -53,3 +84,29 @@ def _pair(flags: argparse.Namespace) -> None:
     names = "source target methods truth points scale out timeout device threads plugins"
     given = {name: getattr(flags, name) for name in names.split()}
     run(Request(**given, memory_limit_gb=flags.memory_limit), terminal())
+
+
+def _new(flags: argparse.Namespace) -> None:
+    from bench.new import write
+
+    method, test = write(flags.name, flags.plugins)
+    plugins = f" --plugins {relative(flags.plugins)}" if flags.plugins else ""
+    print(f"method  {relative(method)}\ntest    {relative(test)}\nnext    python bench.py check {flags.name}{plugins}")
+
+
+def relative(path: Path) -> Path:
+    """A path as seen from the current folder, if it lies below."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def _check_flags(command: argparse.ArgumentParser) -> None:
+    command.add_argument("name", metavar="NAME", help='as for a run: a, a+b, "a[parameter=value]"')
+    command.add_argument("--domain", help="data a learned method is set up for; default: that of the main job")
+    command.add_argument("--plugins", type=absolute, help=PLUGINS)
+    command.set_defaults(do=_check)
+
+
+def _check(flags: argparse.Namespace) -> int:
+    from bench import check
+
+    return int(not check.run(flags.name, flags.domain or check.default_domain(), flags.plugins, terminal()))

@@ -107,6 +107,9 @@ def from_flags(flags: argparse.Namespace) -> RunConfig:
         InputError: a name that does not exist, or a value out of range.
     """
     preset = load_preset(flags.preset)
+    said = flags.overrides
+    preset |= {"limits": said.get("limits", preset["limits"]), "timing": preset["timing"] | said.get("timing", {})}
+    fixed = "points" in said.get("timing", {})
     points = _numbers(flags.points, int, "--points") or preset["points"]
     asked = specs.split_list(flags.methods)
     datasets = tuple(specs.split_list(flags.datasets or preset["datasets"]))
@@ -124,10 +127,10 @@ def from_flags(flags: argparse.Namespace) -> RunConfig:
         seed=flags.seed,
         threads=flags.threads,
         device=flags.device,
-        timeout=preset["timeout"] if flags.timeout is None else flags.timeout,
-        memory_limit_gb=preset["memory_limit_gb"] if flags.memory_limit is None else flags.memory_limit,
+        timeout=preset["timeout"] if flags.timeout is None else _whole(flags.timeout),
+        memory_limit_gb=preset["memory_limit_gb"] if flags.memory_limit is None else _whole(flags.memory_limit),
         limits=preset["limits"],
-        timing_points=tuple(points if flags.points else preset["timing"]["points"]),
+        timing_points=tuple(points if flags.points and not fixed else preset["timing"]["points"]),
         timing_rounds=preset["timing"]["rounds"] if flags.timing_rounds is None else flags.timing_rounds,
         timing_budget_s=preset["timing"]["budget_s"],
     )
@@ -177,6 +180,11 @@ def _angles(flags: argparse.Namespace, preset: Mapping[str, Any]) -> tuple[float
     if flags.max_angle is not None:
         edges = (*(e for e in edges if e < flags.max_angle), flags.max_angle)
     return tuple(float(e) for e in edges)
+
+
+def _whole(value: float) -> float:
+    """The same number, an int if it is whole: so that 20, 20.0 and a preset's 20 are one configuration."""
+    return int(value) if value.is_integer() else value
 
 
 def _numbers(values: list[str] | None, kind: type, flag: str) -> list[Any]:

@@ -22,6 +22,7 @@ from bench.progress import Meter
 from bench.store import Record
 from bench.timing import Stopwatch, drift_note
 from common.errors import InputError
+from datasets import registry as data_sets
 from datasets.problems import problem_set_sha256
 from methods import registry
 
@@ -38,7 +39,7 @@ def run(config: RunConfig, place: Place) -> Record:
     """
     cells = make_cells(config, place.data, place.plugins)
     record = open_record(config, place)
-    notes = notes_on(config, cells)
+    notes = notes_on(config, cells, place.plugins)
     for note in notes:
         place.console.print(note, highlight=False, soft_wrap=True)
     hashes = draw_problems(record, cells, place)
@@ -70,9 +71,10 @@ def open_record(config: RunConfig, place: Place) -> Record:
     return record
 
 
-def notes_on(config: RunConfig, cells: list[Cell]) -> list[str]:
-    """What is not as asked: files left out, cells that can't be had, fewer points, fewer problems for slow methods."""
-    notes = list(dict.fromkeys(remark for c in cells for remark in c.remarks))
+def notes_on(config: RunConfig, cells: list[Cell], plugins: Path | None) -> list[str]:
+    """What is not as asked: broken plug-ins, files left out, cells that can't be had, fewer points or problems."""
+    notes = list((data_sets.faults(plugins) | registry.faults(plugins)).values())
+    notes += dict.fromkeys(remark for c in cells for remark in c.remarks)
     notes += [f"{c.name} is skipped: {c.skip}" for c in cells if c.skip]
     for cell in cells:
         if cell.points != cell.asked and not cell.skip:

@@ -41,9 +41,14 @@ def main() -> None:
         if message["do"] == "setup":
             method, reply = _setup(message)
             device = message["device"]
+        elif message["do"] == "check":
+            from bench.conformance import reply_of
+
+            assert method is not None
+            reply = reply_of(method, message["check"])
         else:
             assert method is not None
-            reply = _register(method, device, message)
+            reply = answer(method, device, message)
         pickle.dump(reply, answers, protocol=5)
         answers.flush()
 
@@ -69,7 +74,14 @@ def _setup(message: Reply) -> tuple[Method | None, Reply]:
         return None, {"status": "error", "message": f"setup: {type(error).__name__}: {error}"}
 
 
-def _register(method: Method, device: str, message: Reply) -> Reply:
+def answer(method: Method, device: str, message: Reply) -> Reply:
+    """One call of a method, timed: `status`, `pose`, `message`, `time_ms`, `peak_mb`, `stages` (ms), `notes`.
+
+    Args:
+        method: set up already.
+        device: what it computes on.
+        message: `source`, `target` and `seed`.
+    """
     reply: Reply = {"status": "ok", "pose": None, "message": ""}
     method.begin(message["seed"])
     idle = _reset_peak()

@@ -5,29 +5,45 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 from pathlib import Path
-from types import ModuleType
 
 from common import specs
 from common.errors import InputError, unknown
-from common.plugins import classes_of, folder_modules, package_modules
+from common.plugins import Found, find
 from datasets.base import DataSet, PairSet
 
 SKIP_BAD = "skip_bad"
 
 
+GROUP = "registration_bench.datasets"
+"""The entry point group by which an installed package offers data sets."""
+
+
+@lru_cache(maxsize=8)
+def _found(plugins: Path | None) -> Found:
+    return find("datasets", GROUP, plugins)
+
+
+def faults(plugins: Path | None = None) -> dict[str, str]:
+    """Name to reason, of every file or entry point that does not import."""
+    return _found(plugins).faults
+
+
 @lru_cache(maxsize=8)
 def available(plugins: Path | None = None) -> dict[str, type[DataSet] | type[PairSet]]:
-    """Name to class of every data set."""
-    modules: list[ModuleType] = list(package_modules("datasets"))
-    modules += list(folder_modules(plugins)) if plugins else []
+    """Name to class of every data set in this folder, in installed packages and in a user's folder.
+
+    Raises:
+        InputError: two have the same name.
+    """
     found: dict[str, type[DataSet] | type[PairSet]] = {}
-    for module in modules:
-        name = module.__name__.rsplit(".", 1)[-1].removeprefix("plugin_")
+    for source in _found(plugins).sources:
         classes: list[type[DataSet] | type[PairSet]] = []
-        classes += classes_of(module, DataSet)  # type: ignore[type-abstract]  # returns concrete ones only
-        classes += classes_of(module, PairSet)  # type: ignore[type-abstract]
+        classes += source.classes(DataSet)  # type: ignore[type-abstract]  # returns concrete ones only
+        classes += source.classes(PairSet)  # type: ignore[type-abstract]
+        if classes and source.name in found:
+            raise InputError(f"{source.where}: a data set named '{source.name}' exists already; rename this one")
         if classes:
-            found[name] = classes[-1]
+            found[source.name] = classes[-1]
     return found
 
 
@@ -43,6 +59,8 @@ def open_data(text: str, root: str | Path | None = None, plugins: Path | None = 
         InputError: there is no such data set or parameter.
     """
     spec, found = specs.parse(text), available(plugins)
+    if spec.name not in found and spec.name in faults(plugins):
+        raise InputError(faults(plugins)[spec.name])
     if spec.name not in found:
         raise unknown("data set", spec.name, found)
     made = specs.build(found[spec.name], spec, {"root": data_root(root)}, "data set")

@@ -9,12 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from common import specs
 from common.errors import InputError, unknown
-from common.plugins import classes_of, folder_modules, package_modules
+from common.plugins import Found, find
 from methods.base import Cloud, Method, Pose, Unavailable
 
 
@@ -27,8 +26,15 @@ class Offer:
 
     @property
     def summary(self) -> str:
-        """The first line of the class's docstring."""
+        """The first line of the class's docstring; if it has none, that it has none."""
+        if not self.documented:
+            return f"has no docstring: write one sentence below 'class {self.cls.__name__}'"
         return (self.cls.__doc__ or "").strip().split("\n")[0]
+
+    @property
+    def documented(self) -> bool:
+        """Whether the class has a docstring of its own, not the signature that dataclasses put there."""
+        return not (self.cls.__doc__ or "").startswith(f"{self.cls.__name__}(")
 
     def unavailable(self) -> str | None:
         """Why this method cannot run here and what mends it; None if it can."""
@@ -42,25 +48,39 @@ class Offer:
         return None
 
 
+GROUP = "registration_bench.methods"
+"""The entry point group by which an installed package offers methods."""
+_NOT_METHODS = {"methods.base", "methods.registry", "methods.training"}
+
+
+@lru_cache(maxsize=8)
+def _found(plugins: Path | None) -> Found:
+    return find("methods", GROUP, plugins)
+
+
+def faults(plugins: Path | None = None) -> dict[str, str]:
+    """Name to reason, of every file or entry point that does not import."""
+    return _found(plugins).faults
+
+
 @lru_cache(maxsize=8)
 def available(plugins: Path | None = None) -> dict[str, Offer]:
-    """Name to offer, of every method in this folder and in a user's folder."""
-    modules: list[ModuleType] = [m for m in package_modules("methods") if m.__name__ not in _NOT_METHODS]
-    modules += list(folder_modules(plugins)) if plugins else []
+    """Name to offer, of every method in this folder, in installed packages and in a user's folder.
+
+    Raises:
+        InputError: two have the same name.
+    """
     offers: dict[str, Offer] = {}
-    for module in modules:
-        stem = module.__name__.rsplit(".", 1)[-1].removeprefix("plugin_")
-        for cls in classes_of(module, Method):
-            for name, parameters in (cls.variants or {stem: {}}).items():
+    places: dict[str, str] = {}
+    for source in _found(plugins).sources:
+        for cls in () if source.module.__name__ in _NOT_METHODS else source.classes(Method):
+            for name, parameters in (cls.variants or {source.name: {}}).items():
                 if name in offers:
                     raise InputError(
-                        f"{module.__file__}: a method named '{name}' exists already; rename the file or variant"
+                        f"{source.where}: a method named '{name}' exists already ({places[name]}); rename this one"
                     )
-                offers[name] = Offer(cls, parameters)
+                offers[name], places[name] = Offer(cls, parameters), source.where
     return offers
-
-
-_NOT_METHODS = {"methods.base", "methods.registry", "methods.training"}
 
 
 def build(text: str, plugins: Path | None = None) -> Method:
@@ -73,6 +93,8 @@ def build(text: str, plugins: Path | None = None) -> Method:
     parts: list[Method] = []
     for part in specs.split_outside(text, "+"):
         spec = specs.parse(part)
+        if spec.name not in offers and spec.name in faults(plugins):
+            raise InputError(faults(plugins)[spec.name])
         if spec.name not in offers:
             raise unknown("method", spec.name, offers)
         offer = offers[spec.name]

@@ -1,0 +1,70 @@
+"""`bench.py check NAME`: every check of `bench.conformance`, in a process that may crash or hang without harm."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.child import Child, Limits, Setting
+from bench.config import load_preset
+from bench.conformance import CHECKS
+from common.errors import InputError
+from methods import registry
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+BUDGET_S = 60.0
+MEMORY_GB = 8.0
+MENDS = {
+    "crash": "find the call that ends the process, and raise NoSolution before it",
+    "timeout": "a call must end; bound the iterations, or check a method of fewer: NAME[parameter=value]",
+    "out_of_memory": "thin the clouds, or work in blocks",
+}
+"""What to do when the process did not live to tell."""
+
+
+def default_domain() -> str:
+    """What a learned method is set up for if nothing else is said: the data of the main job."""
+    return str(load_preset("quick")["datasets"][0])
+
+
+def run(method: str, domain: str, plugins: Path | None, console: Console) -> bool:
+    """Check a method, print a line a check; returns whether all are well.
+
+    Raises:
+        InputError: there is no such method, or it can't be used here.
+    """
+    registry.build(method, plugins)
+    if reason := registry.unavailable(method, plugins):
+        raise InputError(f"{method} can't be checked: {reason}")
+    child = Child(Setting(method, domain, plugins=plugins), Limits(BUDGET_S, MEMORY_GB))
+    ready = child.start()
+    if ready["status"] != "ok":
+        child.close()
+        raise InputError(f"{method} can't be checked: {ready['message']}")
+    start, bad = time.monotonic(), 0
+    try:
+        for name in CHECKS:
+            good, line = _one(child, name, BUDGET_S - (time.monotonic() - start))
+            bad += not good
+            console.print(f"{'ok  ' if good else 'FAIL'}  {name:20} {line}", highlight=False, soft_wrap=True)
+    finally:
+        child.close()
+    spent = f"{time.monotonic() - start:.0f} s"
+    verdict = f"{bad} of {len(CHECKS)} checks fail" if bad else f"all {len(CHECKS)} checks are well"
+    console.print(f"{method}: {verdict} ({spent})", highlight=False, soft_wrap=True)
+    return not bad
+
+
+def _one(child: Child, name: str, left: float) -> tuple[bool, str]:
+    """Whether a check is well, and what to print beside its name."""
+    if left <= 0:
+        return (
+            False,
+            f"not reached within {BUDGET_S:g} s; check the method with cheaper parameters: NAME[parameter=value]",
+        )
+    reply = child.check(name, left)
+    mend = MENDS.get(reply["status"], "")
+    return reply["status"] == "ok", f"{reply['message']}{'; ' if mend else ''}{mend}"

@@ -1,0 +1,1 @@
+"""Texts that `bench.py new` fills in."""

@@ -1,0 +1,136 @@
+"""What is told before a run: lists, the doctor, the plan of a dry run; and flags from a file."""
+
+import json
+import sys
+
+import pytest
+
+from bench import cli, config_file, doctor, listing
+from bench.environment import ROOT
+from tests.bench.test_run import PLUGINS, QUICK
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BENCH_DATA", raising=False)
+    monkeypatch.setattr("bench.report.write_report", lambda *_: None)
+    return tmp_path
+
+
+def test_list_says_kind_device_weights_licence_and_place(capsys):
+    assert cli.main(["list", "--data", "mydata", "--plugins", str(PLUGINS)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    weights = lines.index("weights of learned methods")
+    methods, data = lines[:weights], lines[weights + 3 :]
+    rows = {line.split()[0]: line for line in methods + data if line.startswith("  ") and line[2] != " "}
+    assert rows["icp"].split()[:3] == ["icp", "local", "cpu"] and "cpu, cuda" in rows["deepgmr"]
+    assert "unavailable: " in rows["bad_unset"] or "bad_unset" in rows
+    assert any("deepgmr_shapes40_noisy.safetensors: shapes40, noisy, 40 of 40" in line for line in lines)
+    assert any("below mydata" in line for line in lines)
+    after = lines[lines.index(rows["modelnet40"]) + 1]
+    assert "not here, 435 MB to fetch; licence: research use" in after
+    assert "needs no files" in lines[lines.index(rows["shapes40"]) + 1]
+
+
+def test_the_card_of_a_weight_file_is_read_without_a_library():
+    from methods.nn.weights import read_card
+
+    file = next(listing.WEIGHTS.glob("*.safetensors"))
+    assert listing.card(file)["provenance"] == read_card(file).provenance
+
+
+def test_doctor_tells_the_command_that_adds_what_is_missing(capsys, monkeypatch, here):
+    monkeypatch.setattr(doctor, "installed", lambda package: package not in ("plotly", "distributed"))
+    assert cli.main(["doctor", "--plugins", str(PLUGINS)]) == 0
+    out = capsys.readouterr().out
+    assert f"what a run needs: plotly missing: {sys.executable} -m pip install -r requirements.txt" in out
+    assert "data set modelnet40: not below data: bench.py data modelnet40" in out and "shapes40" not in out
+    (here / "data" / "modelnet40").mkdir(parents=True)
+    cli.main(["doctor"])
+    assert "data set modelnet40" not in capsys.readouterr().out
+
+
+def test_requirements_of_other_platforms_are_not_missed():
+    names = doctor.required(ROOT / "requirements.txt")
+    assert "numpy" in names and len([n for n in names if n.startswith("open3d")]) == 1
+    assert doctor.installed("numpy") and not doctor.installed("no-such-package-here")
+
+
+def test_a_dry_run_plans_and_writes_nothing(here, capsys):
+    asked = [*QUICK, "--methods", "good", "bad_unset", "--problems", "3", "--dry-run"]
+    assert cli.main(asked) == 0
+    out = capsys.readouterr().out
+    assert "problems  9 in 3 cells" in out and "time not known" in out and not (here / "results").exists()
+    assert "not known: there is no earlier run" in out
+    (here / "results" / "old").mkdir(parents=True)
+    text = "method,points,time_ms_median\ngood,30,1000\ngood,600,9\n"
+    (here / "results" / "old" / "timing.csv").write_text(text)
+    assert cli.main(asked) == 0
+    out = capsys.readouterr().out
+    assert "9 calls  about 18 s" in out and "about 18 s with 1 jobs, by results/old/timing.csv" in out
+
+
+def flags_of(*arguments):
+    """The configuration that a command line makes."""
+    made = []
+    original = cli._dry_run
+    cli._dry_run = lambda config, flags: made.append((config, flags))
+    try:
+        assert cli.main([*arguments, "--dry-run", "--plugins", str(PLUGINS)]) == 0
+    finally:
+        cli._dry_run = original
+    return made[0]
+
+
+def test_a_toml_stands_for_the_command_line_and_typed_flags_win(here):
+    (here / "mine.toml").write_text(
+        'methods = ["good", "icp[trim=0.2]"]\ndatasets = "blobs"\nconditions = ["noisy"]\npoints = [50, 60]\nproblems = 7\n'
+        "memory_limit = 2.5\nskip_bad = false\njobs = 1\n[limits]\ngood = 0.5\n[timing]\nrounds = 1\n"
+    )
+    config, flags = flags_of("--config", "mine.toml", "--problems", "9")
+    assert config.methods == ("good", "icp[trim=0.2]") and config.points == config.timing_points == (50, 60)
+    assert (config.problems, config.memory_limit_gb, config.limit("good"), flags.jobs) == (9, 2.5, 4, 1)
+    assert config.timing_rounds == 1 and config.timing_budget_s > 0
+    typed, _ = flags_of("--methods", "good", "icp[trim=0.2]", "--datasets", "blobs", "--conditions", "noisy",
+                        "--points", "50", "60", "--problems", "9", "--memory-limit", "2.5", "--timing-rounds", "1")  # fmt: skip
+    assert {**typed.__dict__, "limits": None} == {**config.__dict__, "limits": None}
+
+
+def test_the_run_json_of_a_run_makes_the_same_run(here, capsys):
+    asked = ["--methods", "good", "oracle", "--problems", "2", "--max-angle", "50", "--conditions", "noisy[sigma=0.02]"]
+    assert cli.main([*QUICK, *asked, "--out", "r"]) == 0
+    said = json.loads((here / "results" / "r" / "run.json").read_text())
+    config, _ = flags_of("--config", "results/r/run.json")
+    assert config.hash == said["hash"]
+    again = ["--config", "results/r/run.json", "--out", "r", "--plugins", str(PLUGINS), "--jobs", "1"]
+    capsys.readouterr()
+    assert cli.main(again) == 0 and "continuing" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("problms = 3", "unknown setting of c.toml 'problms'; did you mean problems"),
+        ("problems = ", "neither TOML nor a run.json"),
+        ("problems = {a = 1}", "field 'problems' is a table"),
+        ("limits = 3", "field 'limits' is no table"),
+        ("[timing]\nround = 1", "unknown setting of c.toml, [timing] 'round'; did you mean rounds"),
+    ],
+)
+def test_a_bad_file_is_one_line(here, capsys, text, says):
+    (here / "c.toml").write_text(text)
+    assert cli.main(["--config", "c.toml"]) == 2
+    error = capsys.readouterr().err
+    assert says in error and error.count("\n") == 1
+
+
+def test_a_missing_file_and_a_foreign_json_are_told(here, capsys):
+    assert cli.main(["--config", "nowhere.toml"]) == 2 and "cannot be read" in capsys.readouterr().err
+    (here / "x.json").write_text("[1]")
+    assert cli.main(["--config", "x.json"]) == 2 and "nor a run.json" in capsys.readouterr().err
+
+
+def test_arguments_of_a_file_stand_in_one_token_each():
+    file = config_file.ConfigFile("f", {"methods": ["a", "b[x=1,y=2]"], "fresh": True, "skip_bad": False}, {})
+    assert file.arguments(["methods", "fresh", "skip-bad"]) == ["--methods=a,b[x=1,y=2]", "--fresh"]

@@ -1,0 +1,96 @@
+"""A stranger's plug-in: from a folder or an installed package; each fault is one clear line and stops nothing else."""
+
+import importlib
+import sys
+from importlib import metadata
+
+import pytest
+
+from bench import cli
+from common.errors import InputError
+from common.plugins import find
+from datasets import registry as data_sets
+from methods import registry
+
+GOOD = '''
+from methods.base import Method
+class Mine(Method):
+    """Mine."""
+'''
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "mine.py").write_text(GOOD)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("import nowhere_to_be_found.sub", "needs the package nowhere_to_be_found, which is missing: pip install"),
+        ("x = 1\n1 / 0", "does not import (ZeroDivisionError in line 2: division by zero); mend or remove it"),
+        ("def f(:", "does not import (SyntaxError in line 1"),
+        ("import sys\nsys.exit(3)", "does not import (SystemExit in line 2: 3)"),
+    ],
+)
+def test_a_module_that_does_not_import_is_one_line_and_spares_the_others(folder, capsys, text, says):
+    (folder / "broken.py").write_text(text)
+    assert "mine" in registry.available(folder) and "broken" not in registry.available(folder)
+    for ask in (registry.build, lambda name, f: data_sets.open_data(name, None, f)):
+        with pytest.raises(InputError) as error:
+            ask("broken", folder)
+        assert (
+            says in str(error.value) and "\n" not in str(error.value) and str(folder / "broken.py") in str(error.value)
+        )
+    assert cli.main(["list", "--plugins", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert says in out and "  mine " in out
+
+
+def test_a_name_that_is_taken_is_refused_and_both_places_are_told(tmp_path):
+    (tmp_path / "icp.py").write_text(GOOD)
+    with pytest.raises(
+        InputError, match=r"icp\.py: a method named 'icp' exists already \(.*icp\.py\); rename this one"
+    ):
+        registry.available(tmp_path)
+    (tmp_path / "icp.py").unlink()
+    (tmp_path / "folder.py").write_text(
+        folder_set := "from datasets.folder import Folder\nclass F(Folder):\n    '''F.'''\n"
+    )
+    assert folder_set
+    with pytest.raises(InputError, match=r"folder\.py: a data set named 'folder' exists already"):
+        data_sets.available(tmp_path)
+
+
+def test_a_missing_docstring_is_told_in_the_list(tmp_path, capsys):
+    (tmp_path / "silent.py").write_text("from methods.base import Method\nclass Silent(Method):\n    x: int = 1\n")
+    assert cli.main(["list", "--plugins", str(tmp_path)]) == 0
+    assert "has no docstring: write one sentence below 'class Silent'" in capsys.readouterr().out
+
+
+def test_tests_and_private_files_in_a_folder_are_no_plugins(folder):
+    for name in ("test_mine.py", "_helper.py"):
+        (folder / name).write_text("raise RuntimeError")
+    assert not registry.faults(folder)
+
+
+def test_entry_points_of_installed_packages_are_plugins(tmp_path, monkeypatch):
+    (tmp_path / "stranger_pkg.py").write_text(
+        GOOD + "class Other(Method):\n    '''Other.'''\n    variants = {'other': {}}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    points = [
+        metadata.EntryPoint("mine", "stranger_pkg:Mine", "g"),
+        metadata.EntryPoint("both", "stranger_pkg", "g"),
+        metadata.EntryPoint("lost", "not_installed_pkg", "g"),
+    ]
+    monkeypatch.setattr(metadata, "entry_points", lambda group: points if group == "g" else [])
+    found = find("methods", "g")
+    from methods.base import Method
+
+    offered = {s.name: [c.__name__ for c in s.classes(Method)] for s in found.sources[-2:]}
+    assert offered == {"mine": ["Mine"], "both": ["Mine", "Other"]}
+    assert "pip install not_installed_pkg" in found.faults["lost"]
+    sys.modules.pop("stranger_pkg", None)
+    importlib.invalidate_caches()
