@@ -29,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
     known = arguments and arguments[0] in (*commands, "-h", "--help")
     typed = arguments if known else ["run", *arguments]
     flags = parser.parse_args(typed)
-    flags.command = shlex.join(["bench.py", *arguments])
+    flags.command = _recorded(arguments)
     try:
         if getattr(flags, "config", None):
             flags = _with_config(parser, typed, flags)
@@ -58,6 +58,17 @@ def _with_config(parser: argparse.ArgumentParser, typed: list[str], flags: argpa
     made = parser.parse_args([typed[0], *said.arguments(known), *typed[1:]])
     made.command, made.overrides = flags.command, said.tables
     return made
+
+
+def _recorded(arguments: list[str]) -> str:
+    """The command as it is recorded: where the data lie is the user's own affair."""
+    shown = list(arguments)
+    for place, word in enumerate(arguments):
+        if word.startswith("--data="):
+            shown[place] = "--data=$BENCH_DATA"
+        elif word == "--data" and place + 1 < len(arguments):
+            shown[place + 1] = "$BENCH_DATA"
+    return " ".join(w if w.endswith("$BENCH_DATA") else shlex.quote(w) for w in ["bench.py", *shown])
 
 
 def _parser(train: bool) -> tuple[argparse.ArgumentParser, list[str]]:

@@ -243,3 +243,9 @@ def test_help_and_list(capsys):
     out = capsys.readouterr().out
     for name in ("icp", "good", "blobs", "modelnet40", "resampled", "quick"):
         assert f"  {name} " in out
+
+
+def test_a_recorded_command_names_no_folder_of_the_data():
+    given = ["--methods", "icp[trim=.3]", "--data", "/home/me/my data", "--datasets", "modelnet40"]
+    assert cli._recorded(given) == "bench.py --methods 'icp[trim=.3]' --data $BENCH_DATA --datasets modelnet40"
+    assert cli._recorded(["--data=/home/me"]) == "bench.py --data=$BENCH_DATA"
