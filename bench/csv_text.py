@@ -18,41 +18,55 @@ _ROWS = 50_000
 
 def csv_text(table: pd.DataFrame) -> bytes:
     """A frame as CSV: `\\n` line ends, exact floats, NaN and None as an empty field, infinity as inf."""
-    head = b",".join(_quoted(str(name)) for name in table.columns)
-    return b"\n".join([head, *_lines(table), b""])
+    return b"".join(csv_blocks(table))
+
+
+def csv_blocks(table: pd.DataFrame) -> Iterator[bytes]:
+    """The same in pieces, for frames that are large."""
+    yield b",".join(_quoted(str(name)) for name in table.columns) + b"\n"
+    for block in _lines(table):
+        yield block
+        yield b"\n"
 
 
 def _lines(table: pd.DataFrame) -> Iterator[bytes]:
-    """The rows, in blocks. Floats that stand side by side are written together; a text is quoted once, however often it comes."""
+    """The rows, in blocks. Floats that stand side by side are written together; a category is quoted once."""
     runs = [
         (floats, list(names)) for floats, names in groupby(table.columns, lambda name: table[name].dtype.kind == "f")
     ]
     words = {name: _words(table[name]) for floats, names in runs if not floats for name in names}
     for start in range(0, len(table), _ROWS):
-        part = slice(start, start + _ROWS)
+        block = table.iloc[start : start + _ROWS]
         columns: list[Any] = []
         for floats, names in runs:
             if floats:
-                columns.append(_floats(table[names].iloc[part].to_numpy(dtype=np.float64)))
+                columns.append(_floats(block[names].to_numpy(dtype=np.float64)))
             else:
-                columns += [_text(*words[name], part) for name in names]
+                columns += [_text(block[name], words[name]) for name in names]
         yield b"\n".join(map(b",".join, zip(*columns, strict=True)))
 
 
-def _words(column: pd.Series[Any]) -> tuple[NDArray[np.int64], list[bytes]]:
-    """Which word each row has (rows,), and the words; the last is for what is missing."""
+def _words(column: pd.Series[Any]) -> list[bytes] | None:
+    """The quoted categories of a column, and at the end what stands for none; None for a column of another type."""
     import pandas as pd
 
-    codes, known = pd.factorize(column)
-    return codes, [*(_quoted(str(word)) for word in known), b""]
+    if not isinstance(column.dtype, pd.CategoricalDtype):
+        return None
+    return [*(_quoted(str(word)) for word in column.cat.categories), b""]
 
 
-def _text(codes: NDArray[np.int64], words: list[bytes], part: slice) -> list[bytes]:
-    return [words[code] for code in codes[part].tolist()]
+def _text(block: pd.Series[Any], words: list[bytes] | None) -> list[bytes]:
+    if words is not None:
+        return [words[code] for code in block.cat.codes.tolist()]
+    if block.dtype.kind in "iub":
+        numbers = block.tolist()
+        known = {value: str(value).encode() for value in set(numbers)}
+        return list(map(known.__getitem__, numbers))
+    return [b"" if text is None or text != text else _quoted(str(text)) for text in block.to_numpy(dtype=object)]
 
 
 def _quoted(text: str) -> bytes:
-    if any(letter in text for letter in ',"\n\r'):
+    if "," in text or '"' in text or "\n" in text or "\r" in text:
         text = '"' + text.replace('"', '""') + '"'
     return text.encode()
 

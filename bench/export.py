@@ -7,7 +7,7 @@ and is answered only if its status is `ok` and its pose is a rigid matrix; if no
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bench import metrics, stats
 from bench.conventions import CONVENTIONS, Convention, add_information_rmse
-from bench.csv_text import csv_text
+from bench.csv_text import csv_blocks
 from bench.load import CELL, KEY, POSE, Loaded
 
 if TYPE_CHECKING:
@@ -306,7 +306,7 @@ def timing(timed: pd.DataFrame, edges: Sequence[float]) -> pd.DataFrame:
 
 def stages(stages: pd.DataFrame) -> pd.DataFrame:
     """Median milliseconds of each stage a method names, per number of points, over the calls that reached it."""
-    found = stages.groupby(["method", "points", "stage"], sort=True)["time_ms"].agg(["median", "size"])
+    found = stages.groupby(["method", "points", "stage"], sort=True, observed=True)["time_ms"].agg(["median", "size"])
     return found.rename(columns={"median": "time_ms_median", "size": "calls"}).reset_index()
 
 
@@ -348,13 +348,14 @@ def tables(loaded: Loaded, view: Convention, table: pd.DataFrame | None = None) 
 def write_csvs(frames: dict[str, pd.DataFrame], folder: Path) -> list[Path]:
     """Write the tables as `folder/<name>.csv`, each whole or not at all; floats in their shortest exact form."""
     folder.mkdir(parents=True, exist_ok=True)
-    return [write_atomically(folder / f"{name}.csv", csv_text(table)) for name, table in frames.items()]
+    return [write_atomically(folder / f"{name}.csv", csv_blocks(table)) for name, table in frames.items()]
 
 
-def write_atomically(path: Path, content: str | bytes) -> Path:
+def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> Path:
     """Write a temporary file beside path and rename it: a reader or a kill never sees half a file."""
     data = content.encode() if isinstance(content, str) else content
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_bytes(data)
+    with temporary.open("wb") as file:
+        file.writelines([data] if isinstance(data, bytes) else data)
     temporary.replace(path)
     return path

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 import sqlite3
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,10 +25,10 @@ KEY = [*CELL, "problem", "repeat", "seed"]
 
 _TAGS = ["problem", "dataset", "condition", "points", "object", "category", "angle_deg", "translation", "overlap"]
 _TAGS += ["symmetry", "digest"]
-_TEXTS = ["phase", "method", "problem", "kind", "dataset", "condition", "status", "device", "message", "notes"]
+_TEXTS = ["phase", "method", "problem", "kind", "dataset", "condition", "status", "device", "message"]
 _COUNTS = ["repeat", "points", "seed", "threads"]
-_NUMBERS = ["time_ms", "peak_mb"]
 _CHUNK = 20_000
+_CLOUDS = 1_000  # problems at a time: their points are six kilobytes each
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,8 @@ class Loaded:
         scenes: truth, pose of the source and evaluation points of the same problems, in the same order.
         information: (6, 6) matrix of `gt.info` by the row of the problem, where there is one.
         outcomes: a row an outcome, sorted by key and phase: `KEY`, phase, kind, status, the pose in the 16 columns `POSE`
-            (row-major, NaN where there is none), time_ms, peak_mb, device, threads, message, notes (JSON). Texts are
-            categories in alphabetical order.
+            (row-major, NaN where there is none), time_ms, peak_mb, device, threads, message, notes (JSON). All texts
+            but notes are categories in alphabetical order.
         stages: a row a stage of a timed outcome: method, points, stage, time_ms.
         run: what `run.json` holds.
     """
@@ -71,10 +72,10 @@ def load(record: Path, run: dict[str, Any]) -> Loaded:
         db.close()
 
 
-def _chunks(db: sqlite3.Connection, query: str) -> Iterator[list[tuple[Any, ...]]]:
-    """The columns of a query's rows, some thousand rows at a time."""
+def _chunks(db: sqlite3.Connection, query: str, size: int = _CHUNK) -> Iterator[list[tuple[Any, ...]]]:
+    """The columns of a query's rows, `size` rows at a time."""
     cursor = db.execute(query)
-    while rows := cursor.fetchmany(_CHUNK):
+    while rows := cursor.fetchmany(size):
         yield list(zip(*rows, strict=True))
 
 
@@ -85,7 +86,7 @@ def _problems(db: sqlite3.Connection) -> tuple[pd.DataFrame, Scenes, dict[int, N
     tags: list[tuple[Any, ...]] = []
     parts: list[Scenes] = []
     information: dict[int, NDArray[np.float64]] = {}
-    for columns in _chunks(db, query):
+    for columns in _chunks(db, query, _CLOUDS):
         *_, truth, source_pose, points, infos = columns
         known = {len(tags) + i: _matrices([b], 6)[0] for i, b in enumerate(infos) if b is not None}
         information |= known
@@ -128,29 +129,81 @@ def join_scenes(parts: list[Scenes]) -> Scenes:
     return Scenes(np.concatenate(truth), np.concatenate(pose), both, np.concatenate(first), np.concatenate(count))
 
 
+_CELL = [
+    "phase",
+    "method",
+    "kind",
+    "dataset",
+    "condition",
+    "points",
+    "repeat",
+    "seed",
+    "status",
+    "device",
+    "threads",
+    "message",
+]
+_MARK = "\x1f"
+
+
 def _outcomes(db: sqlite3.Connection) -> pd.DataFrame:
+    """What repeats from row to row comes as one text, so that each row costs one look into a table and not twelve."""
     import pandas as pd
 
-    words: dict[str, dict[str, int]] = {name: {} for name in _TEXTS}
-    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in (*_TEXTS, *_COUNTS, *_NUMBERS, "pose")}
-    for columns in _chunks(db, f"SELECT {', '.join((*_TEXTS, *_COUNTS, *_NUMBERS))}, pose FROM outcomes"):
-        for name, values in zip((*_TEXTS, *_COUNTS, *_NUMBERS), columns, strict=False):
-            if name in words:
-                known = words[name]
-                values = [known.setdefault(v, len(known)) for v in values]  # type: ignore[assignment]
-            parts[name].append(np.array(values, dtype=np.float64 if name in _NUMBERS else np.int64))
-        parts["pose"].append(_poses(columns[-1]))
-    pose = np.concatenate(parts.pop("pose") or [np.zeros((0, 16))])
-    table: dict[str, Any] = {}
-    for name, pieces in parts.items():
-        whole = np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.float64 if name in _NUMBERS else np.int64)
-        if name in words:
-            table[name] = pd.Categorical.from_codes(whole.tolist(), pd.Index(list(words[name])))
-        else:
-            table[name] = whole
-    frame = pd.DataFrame(table)
-    frame[POSE] = pose
+    cell = f" || '{_MARK}' || ".join(f"ifnull({name}, '')" for name in _CELL)
+    cells, problems = _Codes(), _Codes()
+    parts: dict[str, list[NDArray[Any]]] = {
+        name: [] for name in ("cell", "problem", "time_ms", "peak_mb", "pose", "notes")
+    }
+    same: dict[str, str] = {}
+    for texts, ids, notes, times, peaks, poses in _chunks(
+        db, f"SELECT {cell}, problem, notes, time_ms, peak_mb, pose FROM outcomes"
+    ):
+        parts["cell"].append(cells.of(texts))
+        parts["problem"].append(problems.of(ids))
+        parts["notes"].append(np.array(list(map(same.setdefault, notes, notes)), dtype=object))
+        parts["time_ms"].append(np.array(times, dtype=np.float64))  # SQLite holds NaN as NULL
+        parts["peak_mb"].append(np.array(peaks, dtype=np.float64))
+        parts["pose"].append(_poses(poses))
+    if not parts["cell"]:
+        parts = {name: [np.zeros((0, 16) if name == "pose" else 0, dtype=np.int32)] for name in parts}
+    whole = {name: np.concatenate(parts.pop(name)) for name in list(parts)}
+    frame = pd.DataFrame(_split(whole.pop("cell"), cells.words, ids=(whole.pop("problem"), problems.words)))
+    for name in ("time_ms", "peak_mb", "notes"):
+        frame[name] = whole[name]
+    frame[POSE] = whole["pose"]
     return in_order(frame)
+
+
+class _Codes:
+    """Numbers for texts, in the order in which they first come."""
+
+    def __init__(self) -> None:
+        self._known: defaultdict[str, int] = defaultdict(itertools.count().__next__)
+
+    def of(self, texts: Iterable[str]) -> NDArray[np.int32]:
+        """The number of each text."""
+        return np.fromiter(map(self._known.__getitem__, texts), dtype=np.int32)
+
+    @property
+    def words(self) -> list[str]:
+        """The texts by their numbers."""
+        return list(self._known)
+
+
+def _split(cell: NDArray[np.int32], cells: list[str], ids: tuple[NDArray[np.int32], list[str]]) -> dict[str, Any]:
+    """The columns of the cells (rows,), texts as categories and counts as numbers, and the problem's."""
+    import pandas as pd
+
+    fields = list(zip(*(text.split(_MARK, len(_CELL) - 1) for text in cells), strict=True)) or [()] * len(_CELL)
+    table: dict[str, Any] = {"problem": pd.Categorical.from_codes(ids[0].tolist(), pd.Index(ids[1], dtype=object))}
+    for name, values in zip(_CELL, fields, strict=True):
+        if name in _COUNTS:
+            table[name] = np.array([int(v) for v in values], dtype=np.int64)[cell]
+        else:
+            codes, words = pd.factorize(np.array(values, dtype=object))
+            table[name] = pd.Categorical.from_codes(codes[cell], pd.Index(words))
+    return table
 
 
 def _poses(blobs: tuple[bytes | None, ...]) -> NDArray[np.float64]:
@@ -160,7 +213,7 @@ def _poses(blobs: tuple[bytes | None, ...]) -> NDArray[np.float64]:
 
 
 def in_order(outcomes: pd.DataFrame) -> pd.DataFrame:
-    """Outcomes sorted by key and phase, with every text as categories in alphabetical order."""
+    """Outcomes sorted by key and phase, with texts as categories in alphabetical order."""
     kept = outcomes.copy(deep=False)
     for name in _TEXTS:
         text = kept[name].astype("category").cat.remove_unused_categories()
@@ -171,15 +224,27 @@ def in_order(outcomes: pd.DataFrame) -> pd.DataFrame:
 
 def _stages(db: sqlite3.Connection) -> pd.DataFrame:
     """Stages of the outcomes that times are taken from, see `bench.export.timed`."""
+    import orjson
     import pandas as pd
 
-    found = []
-    for columns in _chunks(
-        db, f"SELECT method, points, stages FROM outcomes WHERE phase = ({TIMED}) AND stages != '{{}}'"
-    ):
-        for method, points, text in zip(*columns, strict=True):
-            found += [(method, points, stage, ms) for stage, ms in json.loads(text).items()]
-    return pd.DataFrame(found, columns=pd.Index(["method", "points", "stage", "time_ms"]))
+    methods, names = _Codes(), _Codes()
+    parts: list[tuple[NDArray[Any], ...]] = [tuple(np.zeros(0, dtype=np.int32) for _ in range(4))]
+    query = f"SELECT method, points, stages FROM outcomes WHERE phase = ({TIMED}) AND stages != '{{}}'"
+    for method, points, texts in _chunks(db, query):
+        found = orjson.loads("[" + ",".join(texts) + "]")
+        times = np.fromiter(itertools.chain.from_iterable(map(dict.values, found)), dtype=np.float64)
+        calls = np.repeat(np.arange(len(found)), np.fromiter(map(len, found), dtype=np.int64))
+        stage = names.of(itertools.chain.from_iterable(found))
+        parts.append((methods.of(method)[calls], np.array(points)[calls], stage, times))
+    who, size, what, ms = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return pd.DataFrame(
+        {
+            "method": pd.Categorical.from_codes(who, pd.Index(methods.words, dtype=object)),
+            "points": size.astype(np.int64),
+            "stage": pd.Categorical.from_codes(what, pd.Index(names.words, dtype=object)),
+            "time_ms": ms.astype(np.float64),
+        }
+    )
 
 
 TIMED = (

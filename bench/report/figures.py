@@ -53,17 +53,17 @@ ALONE = 10
 """With more figures than this, helper processes are worth their start."""
 
 
-def draw_all(jobs: Iterable[Job]) -> list[Drawn]:
-    """Draw figures, many of them on up to four processes."""
+def draw_all(jobs: Iterable[Job]) -> Iterator[Drawn]:
+    """Draw figures, many of them on up to four processes, which begin at once; the iterator waits for them."""
     jobs = list(jobs)
     for folder in {job.stem.parent for job in jobs}:
         folder.mkdir(parents=True, exist_ok=True)
     helpers = min(4, os.cpu_count() or 1)
     if len(jobs) <= ALONE or helpers < 2:
-        return [job.draw() for job in jobs]
+        return map(Job.draw, jobs)
     from joblib import Parallel, delayed
 
-    drawn: list[Drawn] = Parallel(n_jobs=helpers)(delayed(Job.draw)(job) for job in jobs)
+    drawn: Iterator[Drawn] = Parallel(n_jobs=helpers, return_as="generator")(delayed(Job.draw)(job) for job in jobs)
     return drawn
 
 

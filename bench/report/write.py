@@ -177,9 +177,10 @@ def _page(
 
 def _weights(outcomes: pd.DataFrame) -> list[tuple[str, str]]:
     """What each method noted as its weights."""
-    noted = outcomes[outcomes["notes"].astype(str).str.contains('"weights"', regex=False)]
-    pairs = noted[["method", "notes"]].drop_duplicates().itertuples(index=False)
-    return sorted({(str(m), str(json.loads(n)["weights"])) for m, n in pairs})
+    said = outcomes["notes"].to_numpy(dtype=object)
+    rows = [i for i, note in enumerate(said) if '"weights"' in note]
+    pairs = set(zip(outcomes["method"].iloc[rows].astype(str), said[rows], strict=True))
+    return sorted({(method, str(json.loads(note)["weights"])) for method, note in pairs})
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
