@@ -1,0 +1,60 @@
+"""Write the tables of `docs/choosing.md` from the summary of a run: `python docs/make_choosing.py results/reference`."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+
+PAGE = Path(__file__).parent / "choosing.md"
+BEGIN, END = "<!-- begin: written by docs/make_choosing.py -->\n", "<!-- end -->"
+Row = dict[str, str]
+
+
+def tables(rows: list[Row], run: str) -> str:
+    """A table for each data set and condition, the best recall first, and above it what it comes to."""
+    cells: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows:
+        if row["kind"] != "control" and row["recall"]:
+            cells.setdefault((row["dataset"], row["condition"], row["points"]), []).append(row)
+    parts = [f"Run `{run}`, {rows[0]['problems']} problems a cell; slow methods may have fewer.\n"]
+    return "\n".join(parts + [_table(place, some) for place, some in cells.items()])
+
+
+def _table(place: tuple[str, str, str], rows: list[Row]) -> str:
+    ranked = sorted(rows, key=lambda r: (-float(r["recall"]), float(r["time_ms_median"] or "inf")))
+    name = f"## {place[0]}, {place[1]}, {place[2]} points\n"
+    head = ["| method | recall (95 %) | RMSE, median | ms, median | problems |", "|---|---|---|---|---|"]
+    return "\n".join([name, f"{advice(ranked)}\n", *head, *map(_line, ranked), ""])
+
+
+def advice(ranked: list[Row]) -> str:
+    """The best recall, and the fastest method whose interval reaches the lower end of the best one's."""
+    best = ranked[0]
+    level = [r for r in ranked if float(r["recall_high"]) >= float(best["recall_low"]) and r["time_ms_median"]]
+    fast = min(level, key=lambda r: float(r["time_ms_median"]), default=best)
+    first = f"Best recall: **{best['method']}** ({float(best['recall']):.2f})."
+    if fast["method"] == best["method"]:
+        return f"{first} None whose interval overlaps is faster."
+    return f"{first} Fastest whose interval overlaps: **{fast['method']}** ({float(fast['time_ms_median']):.0f} ms)."
+
+
+def _line(row: Row) -> str:
+    low, high = float(row["recall_low"]), float(row["recall_high"])
+    time = f"{float(row['time_ms_median']):.0f}" if row["time_ms_median"] else "–"
+    median = f"{float(row['rmse_median']):.3g}" if row["rmse_median"] else "–"
+    recall = f"{float(row['recall']):.2f} ({low:.2f}–{high:.2f})"
+    return f"| {row['method']} | {recall} | {median} | {time} | {row['problems']} |"
+
+
+def filled(page: str, text: str) -> str:
+    """The page with the text between its marks."""
+    before, rest = page.split(BEGIN)
+    return f"{before}{BEGIN}{text}\n{END}{rest.split(END, 1)[1]}"
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    with (folder / "summary.csv").open(newline="") as handle:
+        found = list(csv.DictReader(handle))
+    PAGE.write_text(filled(PAGE.read_text(), tables(found, folder.name)))

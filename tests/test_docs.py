@@ -1,0 +1,216 @@
+"""Every command in the README and in `docs/` is run, the tutorials exactly as written, and the site builds without a warning.
+
+What a command is replaced by, so that all take seconds and touch nothing of the user's:
+    a run: planned with --dry-run, which checks every name and opens the data, on a small stand-in for ModelNet40;
+    pair, new, check, list, doctor, problems, report, compare: done, with small files, few points and a folder of the test's;
+    train, data: their flags are parsed. Training and downloads have tests of their own;
+    make: its target exists;
+    `NOT_RUN`: not done, for the reason given there.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from bench import cli
+from bench.child import ROOT
+from bench.new import write as write_new
+from bench.pair.files import write_ply
+from common.keys import rng
+from tests.bench.test_run import PLUGINS, QUICK
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+TUTORIALS = ["add-a-method.md", "add-a-data-set.md"]
+NOT_RUN = {
+    "pip": "installs packages",
+    "pre-commit": "changes the user's git hooks",
+    "mkdocs": "done by test_the_site_builds",
+    "dask": "starts servers; tests/bench/test_cluster.py runs on a cluster",
+    "PYTHONPATH=.": "as dask",
+    "benchmarks/harness.py": "measures for minutes",
+}
+
+
+def blocks(page, kind):
+    """The content of the fenced blocks of a kind; "" for those that say none."""
+    fenced = re.findall(r"^```([^\n]*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return [content for said, content in fenced if said == kind]
+
+
+def commands(page):
+    """The commands of a page's sh blocks, and those that begin with `python bench.py` within a sentence."""
+    lines = [line for block in blocks(page, "sh") for line in block.splitlines()]
+    prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    lines += [" ".join(text.split()) for text in re.findall(r"`(python bench\.py [^`…]+)`", prose)]
+    return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+COMMANDS = [(page.name, words) for page in PAGES if page.name not in TUTORIALS for words in commands(page)]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with all that the commands name: two scans and their pose, settings, runs, data, and a method."""
+    folder = tmp_path_factory.mktemp("docs")
+    cloud = rng("docs").normal(size=(300, 3)) * (1, 0.5, 0.2)
+    write_ply(folder / "scan_a.ply", cloud)
+    write_ply(folder / "scan_b.ply", cloud)
+    np.savetxt(folder / "pose.txt", np.eye(4))
+    (folder / "mine.toml").write_text(blocks(ROOT / "docs" / "configuration.md", "toml")[0])
+    write_new("my_method", folder / "plugins")
+    for name in ("good.py", "blobs.py"):
+        shutil.copy(PLUGINS / name, folder / "plugins")
+    modelnet40(folder / "data" / "modelnet40" / "modelnet40_ply_hdf5_2048")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr("bench.report.write_report", lambda *_: None)
+        asked = ["--methods", "good", "--problems", "2", "--conditions", "noisy", "--out", "NAME"]
+        assert cli.main([*QUICK, *asked]) == 0
+    for name in ("BEFORE", "AFTER"):
+        shutil.copytree(folder / "results" / "NAME", folder / "results" / name)
+    return folder
+
+
+def modelnet40(folder):
+    """A data set of the form of ModelNet40's points, with one object a category."""
+    folder.mkdir(parents=True)
+    for split in ("train", "test"):
+        with h5py.File(folder / f"ply_data_{split}0.h5", "w") as file:
+            file["data"] = rng(split).uniform(-0.5, 0.5, (40, 2048, 3)).astype(np.float32)
+            file["label"] = np.arange(40, dtype=np.uint8)[:, None]
+        (folder / f"{split}_files.txt").write_text(f"data/modelnet40_ply_hdf5_2048/ply_data_{split}0.h5\n")
+
+
+def small(words, folder, own):
+    """A command of `bench.py` with what replaces it, see above."""
+    name = (
+        words[0]
+        if words and words[0] in "list doctor pair new check report compare problems train data".split()
+        else "run"
+    )
+    words = [
+        str(folder / "data") if before == "--data" else word for before, word in zip(["", *words], words, strict=False)
+    ]
+    plugins = ["--plugins", str(folder / "plugins")]
+    more = {
+        "run": [*plugins, "--dry-run"],
+        "pair": ["--methods", "icp", "--points", "200"],
+        "new": ["--plugins", str(own)],
+        "check": plugins,
+        "problems": ["--problems", "1"],
+    }
+    return name, [*words, *more.get(name, [])]
+
+
+@pytest.mark.parametrize(("page", "words"), COMMANDS, ids=[f"{page}: {shlex.join(words)}" for page, words in COMMANDS])
+def test_a_command_of_the_documentation_works(place, tmp_path, monkeypatch, page, words):
+    if words[0] == "make":
+        assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        return
+    script = words[1] if words[0] == "python" else words[0]
+    if script in NOT_RUN:
+        assert not script.endswith(".py") or (ROOT / script).is_file()
+        return
+    assert script == "bench.py", f"say in NOT_RUN why '{shlex.join(words)}' of {page} is not run, or run it"
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("BENCH_CACHE", str(place / "cache"))
+    monkeypatch.setattr("bench.report.write_report", lambda *_: None)
+    name, asked = small(words[2:], place, tmp_path)
+    if name in ("train", "data"):
+        cli._parser(train=name == "train")[0].parse_args(asked)
+    else:
+        assert cli.main(asked) == 0
+
+
+@pytest.mark.parametrize("name", TUTORIALS)
+def test_a_tutorial_works_exactly_as_written(tmp_path, name):
+    """In an empty folder: files are written as the page says, and commands given, in the page's order."""
+    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    for part in ("bench.py", "bench", "common", "datasets", "methods"):
+        (tmp_path / part).symlink_to(ROOT / part)
+    for file, content, script in re.findall(
+        r"`(mine/\w+\.py)`:\n\n```python\n(.*?)^```$|^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL
+    ):
+        if file:
+            (tmp_path / file).parent.mkdir(exist_ok=True)
+            (tmp_path / file).write_text(content)
+        for line in script.splitlines():
+            shell(line, tmp_path)
+
+
+def shell(line, folder):
+    """Give a command as a user in an activated environment does."""
+    bin_folder = str(Path(sys.executable).parent)
+    path = bin_folder + os.pathsep + os.environ["PATH"]
+    done = subprocess.run(line, shell=True, cwd=folder, env=os.environ | {"PATH": path}, capture_output=True, text=True)
+    assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+
+
+def test_the_tutorials_code_is_in_the_form_of_the_others():
+    for page in PAGES:
+        for number, code in enumerate(blocks(page, "python")):
+            asked = [
+                sys.executable,
+                "-m",
+                "ruff",
+                "format",
+                "--check",
+                "--stdin-filename",
+                f"{page.name}.{number}.py",
+                "-",
+            ]
+            done = subprocess.run(asked, input=code, cwd=ROOT, capture_output=True, text=True)
+            assert done.returncode == 0, f"{page.name}, block {number}"
+
+
+def test_commands_stand_in_blocks_that_are_marked():
+    for page in PAGES:
+        for block in blocks(page, ""):
+            assert "bench.py" not in block and "make " not in block, f"{page.name}: mark the block with sh\n{block}"
+
+
+def test_the_site_builds_without_a_warning(tmp_path):
+    asked = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "WARNING" not in done.stdout + done.stderr and (tmp_path / "add-a-method" / "index.html").is_file()
+    page = (tmp_path / "index.html").read_text()
+    assert not re.search(r'(?:src|href)="https?://(?!www\.mkdocs\.org)', page)
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.parent == ROOT], ids=lambda p: p.name)
+def test_links_of_pages_outside_the_site_lead_somewhere(page):
+    links = re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    assert [link for link in links if "://" not in link and not (ROOT / link).exists()] == []
+
+
+def test_choosing_is_written_from_a_summary():
+    sys.path.insert(0, str(ROOT / "docs"))
+    try:
+        import make_choosing
+    finally:
+        sys.path.pop(0)
+    head = (
+        "method kind dataset condition points problems recall recall_low recall_high rmse_median time_ms_median".split()
+    )
+    rows = [
+        ("slow", "global", "d", "noisy", "9", "40", "0.9", "0.8", "0.95", "0.01", "200"),
+        ("fast", "local", "d", "noisy", "9", "40", "0.85", "0.7", "0.9", "0.02", "20"),
+        ("poor", "local", "d", "noisy", "9", "40", "0.1", "0.05", "0.2", "", "1"),
+        ("truth", "control", "d", "noisy", "9", "40", "1", "1", "1", "0", "1"),
+    ]
+    text = make_choosing.tables([dict(zip(head, row, strict=True)) for row in rows], "reference")
+    assert (
+        "Best recall: **slow** (0.90). Fastest whose interval overlaps: **fast** (20 ms)." in text
+        and "truth" not in text
+    )
+    page = make_choosing.PAGE.read_text()
+    assert text in make_choosing.filled(make_choosing.filled(page, text), text)
