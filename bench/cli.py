@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -147,7 +148,7 @@ def _report_flags(report: argparse.ArgumentParser) -> None:
         help="names or folders of runs, such as results/NAME; several are reported together",
     )
     _convention_flags(report)
-    add("--against", choices=["paper"], help="put the numbers printed in the DeepGMR paper beside ours")
+    add("--against", choices=["paper"], help="put the numbers that the paper prints beside ours")
     add("--out", metavar="NAME", help="names reports/NAME, below the current folder")
     add("--data", help="folder that holds one folder a data set, for pictures; default $BENCH_DATA, else ./data")
     add("--plugins", type=absolute, help="folder with data sets of your own")
@@ -167,7 +168,7 @@ def _compare_flags(compare: argparse.ArgumentParser) -> None:
 
 
 def _convention_flags(command: argparse.ArgumentParser) -> None:
-    names = "deepgmr deepgmr_code dcp rpmnet 3dmatch kitti"
+    names = " ".join(tomllib.loads((Path(__file__).parent / "conventions.toml").read_text(encoding="utf-8")))
     command.add_argument("--convention", metavar="NAME", help=f"what is an error and a success: {names}")
     command.add_argument("--threshold", type=float, nargs="+", metavar="T", help="other limits of success than its own")
 
@@ -259,7 +260,7 @@ def _compare(flags: argparse.Namespace) -> int:
 
     folders = [_run_folder(run) for run in flags.run]
     names = folders[0].resolve().name, folders[1].resolve().name
-    view = convention(flags.convention or reporting.DEFAULT, flags.threshold)
+    view = convention(flags.convention, flags.threshold)
     found = compare.compare(reporting.read(folders[0]), reporting.read(folders[1]), names, view)
     terminal().print(compare.rendered(found, names))
     return int(flags.fail_on_regression and bool(found.regressions))

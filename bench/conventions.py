@@ -6,8 +6,10 @@ All are computed from stored poses, so one run can be read under any of them.
 from __future__ import annotations
 
 import dataclasses
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,6 +34,7 @@ class Convention:
         limits: pairs (column, limit): a success has every one of these errors below its limit. Empty: the convention knows no
             success, and recall is unknown.
         about: where it comes from and how to read it.
+        missing: why a run may not have it.
     """
 
     name: str
@@ -40,6 +43,7 @@ class Convention:
     unit: str
     limits: tuple[tuple[str, float], ...]
     about: str
+    missing: str = ""
 
     @property
     def recall_label(self) -> str:
@@ -97,69 +101,29 @@ LABELS = {
     "rmse_symmetric": "RMSE up to symmetry",
 }
 
-CONVENTIONS = {
-    c.name: c
-    for c in (
-        Convention(
-            "deepgmr",
-            "rmse",
-            "RMSE",
-            "units of the cloud",
-            (("rmse", 0.2),),
-            "Choi 2015 and Yuan 2020: RMSE over 500 points of the source, success below 0.2",
-        ),
-        Convention(
-            "deepgmr_code",
-            "mean_distance",
-            "mean distance",
-            "units of the cloud",
-            (("mean_distance", 0.2),),
-            "what the released code of Yuan 2020 calls RMSE: the mean distance of the first 100 points, never above the RMSE",
-        ),
-        Convention(
-            "dcp",
-            "rmse_coordinate",
-            "RMSE per coordinate",
-            "units of the cloud",
-            (),
-            "Wang and Solomon 2019: mean over points and axes, RMSE/√3; Euler angles beside it. No success is defined there",
-        ),
-        Convention(
-            "rpmnet",
-            "chamfer",
-            "modified Chamfer",
-            "squared units of the cloud",
-            (),
-            "Yew and Lee 2020: squared nearest distances to the clean clouds, both ways, blind to symmetry; no success is "
-            "defined there. The clean clouds are drawn again, so the data must be at hand",
-        ),
-        Convention(
-            "3dmatch",
-            "rmse_information",
-            "RMSE by gt.info",
-            "m",
-            (("rmse_information", 0.2),),
-            "Zeng 2017: √(ξᵀΛξ/Λ₀₀) < 0.2 m over the true correspondences of two scans; needs gt.info, so objects have none",
-        ),
-        Convention(
-            "kitti",
-            "rte",
-            "RTE",
-            "m",
-            (("rre_deg", 5.0), ("rte", 2.0)),
-            "Choy 2019: RRE < 5° and RTE < 2 m. Made for drives: on objects of unit size only the angle decides",
-        ),
-    )
-}
+
+def _packaged() -> dict[str, Convention]:
+    read = tomllib.loads((files("bench") / "conventions.toml").read_text(encoding="utf-8"))
+    return {
+        name: Convention(name, **(fields | {"limits": tuple(fields["limits"].items())}))
+        for name, fields in read.items()
+    }
+
+
+CONVENTIONS = _packaged()
 """Every convention by name."""
 
+DEFAULT = next(iter(CONVENTIONS.values()))
+"""The convention that drives the CSVs of a run."""
 
-def convention(name: str, thresholds: Sequence[float] | None = None) -> Convention:
-    """A convention, with its own limits or others.
+
+def convention(name: str | None, thresholds: Sequence[float] | None = None) -> Convention:
+    """A convention (None: the default), with its own limits or others.
 
     Raises:
         InputError: there is no such convention, or the limits do not fit.
     """
+    name = name or DEFAULT.name
     if name not in CONVENTIONS:
         raise unknown("convention", name, CONVENTIONS)
     return CONVENTIONS[name].at(thresholds) if thresholds else CONVENTIONS[name]

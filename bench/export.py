@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench import metrics, stats
-from bench.conventions import CONVENTIONS, Convention, add_information_rmse
+from bench.conventions import DEFAULT, Convention, add_information_rmse
 from bench.csv_text import csv_blocks
 from bench.load import CELL, KEY, POSE, Loaded
 
@@ -196,7 +196,7 @@ def _seed_sd(asked: pd.DataFrame) -> float:
 def _symmetric(asked: pd.DataFrame, answered: pd.DataFrame) -> dict[str, float]:
     """Mean and recall@0.2 of `rmse_symmetric` over the objects whose symmetry is known."""
     known = asked[asked["symmetry"].notna()]
-    limit = CONVENTIONS["deepgmr"].limits[0][1]
+    limit = DEFAULT.limits[0][1]
     hits = (known["rmse_symmetric"] < limit).astype(float)
     mean = {"rmse_symmetric_mean_answered": answered["rmse_symmetric"].mean()}
     return mean | _recall(hits, known["problem"].nunique(), "recall_symmetric")

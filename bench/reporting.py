@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
     from bench.report import Redraw
 
-DEFAULT = "deepgmr"
-"""The convention that drives the CSVs of a run."""
-
 
 @dataclass(frozen=True)
 class Request:
@@ -47,7 +44,7 @@ class Request:
     @property
     def view(self) -> Convention:
         """The convention asked for."""
-        return convention(self.convention or DEFAULT, self.thresholds)
+        return convention(self.convention, self.thresholds)
 
     @property
     def plain(self) -> bool:

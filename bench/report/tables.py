@@ -159,11 +159,8 @@ def stage_table(stages: pd.DataFrame) -> Table:
     return Table("Where the time goes", ["method", "points", "stage", "time median (ms)"], rows)
 
 
-def convention_table(found: pd.DataFrame, why: Mapping[str, str], views: Mapping[str, Convention]) -> Table:
-    """The same run under every convention: mean error over answered and recall, from `bench.conventions.by_convention`.
-
-    `why` says by convention why it could not be computed.
-    """
+def convention_table(found: pd.DataFrame, views: Mapping[str, Convention]) -> Table:
+    """The same run under every convention: mean error over answered and recall, from `bench.conventions.by_convention`."""
     rows, order = [], {name: i for i, name in enumerate(views)}
     records: list[Row] = found.to_dict("records")  # type: ignore[assignment]
     for r in sorted(
@@ -172,7 +169,7 @@ def convention_table(found: pd.DataFrame, why: Mapping[str, str], views: Mapping
     ):
         view = views[r["convention"]]
         none = np.isnan(r["error"]) and np.isnan(r["recall"])
-        remark = why.get(view.name, "") if none else ("" if view.limits else "no success is defined")
+        remark = view.missing if none else ("" if view.limits else "no success is defined")
         cells = [num(r["error"]), num(r["recall"], 2), Cell(view.recall_label if view.limits else "–"), Cell(remark)]
         rows.append(
             [

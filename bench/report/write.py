@@ -113,12 +113,8 @@ def _tables(
 
 def _conventions(loaded: Loaded, trials: pd.DataFrame, view: Convention) -> Table:
     """The run under every convention, the chosen one with its own limits."""
-    why = {
-        "rpmnet": "needs the clean clouds: bench.py report RUN --convention rpmnet",
-        "3dmatch": "needs gt.info, which only pairs of scans have",
-    }
     views = [view if name == view.name else one for name, one in CONVENTIONS.items()]
-    return tables.convention_table(by_convention(trials, views), why, {v.name: v for v in views})
+    return tables.convention_table(by_convention(trials, views), {v.name: v for v in views})
 
 
 def _markdown(of: _Tables) -> str:
