@@ -283,6 +283,7 @@ def bounded(method: Method) -> str:
 
 CHECKS: dict[str, Check] = {
     "docstring and kind": documented,
+    "time and memory": bounded,
     "known poses": known_poses,
     "point order": point_order,
     "unequal sizes": unequal_sizes,
@@ -293,7 +294,6 @@ CHECKS: dict[str, Check] = {
     "determinism": deterministic,
     "stage times": stages_add_up,
     "initial pose": initial_pose,
-    "time and memory": bounded,
 }
 """Name to check, in the order in which they are made."""
 

@@ -28,6 +28,8 @@ class Faulty(Method):
             if how == "exits":
                 os._exit(4)
             raise NoSolution("" if how == "silent" else "no")
+        if how == "slow":
+            time.sleep(0.6)
         if how == "mutates":
             source -= source.mean(0)
         if how == "clock":
@@ -84,7 +86,7 @@ EXPECTED = {
 def faulty(tmp_path_factory):
     folder = tmp_path_factory.mktemp("faulty")
     (folder / "faulty.py").write_text(
-        f"HOWS = {[*EXPECTED, 'exits', 'fine']}\n".replace("'nodoc', 'noinit', ", "") + FAULTY
+        f"HOWS = {[*EXPECTED, 'exits', 'slow', 'fine']}\n".replace("'nodoc', 'noinit', ", "") + FAULTY
     )
     return folder
 
@@ -107,6 +109,13 @@ def test_a_crash_is_one_failed_check_and_the_others_go_on(faulty, capsys):
     out = capsys.readouterr().out
     assert "FAIL  degenerate clouds    the process ended with exit code 4; find the call" in out
     assert out.count("ok  ") == len(CHECKS) - 1 and "1 of 12 checks fail" in out
+
+
+def test_a_slow_method_ends_in_time_and_is_told_so(faulty, capsys, monkeypatch):
+    monkeypatch.setattr("bench.check.BUDGET_S", 1.0)
+    assert cli.main(["check", "faulty_slow", "--plugins", str(faulty)]) == 1
+    out = capsys.readouterr().out
+    assert "no answer within" in out and "are not reached within 1 s: a call takes long" in out
 
 
 def test_what_new_writes_conforms(tmp_path, monkeypatch, capsys):
