@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?= --methods all
 
-.PHONY: help bench test lint format
+.PHONY: help bench test lint format docs
 help:   ## list the targets
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*## /	/'
 
@@ -23,6 +23,9 @@ lint: .venv/dev.done  ## ruff and mypy alone
 format: .venv/dev.done  ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: .venv/dev.done  ## build the site into build/site
+	$(BIN)/mkdocs build --strict
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=python3.11 …")'

@@ -38,6 +38,9 @@ def main(argv: list[str] | None = None) -> int:
     except InputError as error:
         print(f"bench.py: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # whoever read the output, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         print("\nstopped; what is finished is recorded, and the same command continues", file=sys.stderr)
         return 130

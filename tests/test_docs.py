@@ -32,7 +32,6 @@ TUTORIALS = ["add-a-method.md", "add-a-data-set.md"]
 NOT_RUN = {
     "pip": "installs packages",
     "pre-commit": "changes the user's git hooks",
-    "mkdocs": "done by test_the_site_builds",
     "dask": "starts servers; tests/bench/test_cluster.py runs on a cluster",
     "PYTHONPATH=.": "as dask",
     "benchmarks/harness.py": "measures for minutes",

@@ -1,6 +1,7 @@
 """What is told before a run: lists, the doctor, the plan of a dry run; and flags from a file."""
 
 import json
+import subprocess
 import sys
 
 import pytest
@@ -134,3 +135,9 @@ def test_a_missing_file_and_a_foreign_json_are_told(here, capsys):
 def test_arguments_of_a_file_stand_in_one_token_each():
     file = config_file.ConfigFile("f", {"methods": ["a", "b[x=1,y=2]"], "fresh": True, "skip_bad": False}, {})
     assert file.arguments(["methods", "fresh", "skip-bad"]) == ["--methods=a,b[x=1,y=2]", "--fresh"]
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    asked = f"{sys.executable} {ROOT / 'bench.py'} list | head -n 1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", asked], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("methods") and not done.stderr
