@@ -163,7 +163,7 @@ def by_bins(bins: pd.DataFrame, rows: list[Row], name: str, title: str, view: Co
         )
     layout = {
         "xaxis": {"title": {"text": title}, "domain": [0, 0.45]},
-        "xaxis2": {"title": {"text": title}, "domain": [0.55, 1]},
+        "xaxis2": {"title": {"text": title}, "domain": [0.55, 1], "anchor": "y2"},
         "yaxis": {"title": {"text": "recall, failures counted"}, "range": [-0.03, 1.05]},
         "yaxis2": {"title": {"text": f"mean {view.label} over answered"}, "anchor": "x2", "rangemode": "tozero"},
     }

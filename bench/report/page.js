@@ -11,7 +11,7 @@ const cssVar = name => {
 
 // Tables. Sort by a column: numbers by data-v (unknown last), other cells as text; a second click turns the order round.
 for (const button of $$("table .sort")) button.addEventListener("click", () => {
-  const head = button.parentElement, table = head.closest("table"), body = table.tBodies[0];
+  const head = button.closest("th"), table = head.closest("table"), body = table.tBodies[0];
   const up = head.getAttribute("aria-sort") !== "ascending";
   for (const other of $$("th", table)) other.removeAttribute("aria-sort");
   head.setAttribute("aria-sort", up ? "ascending" : "descending");
@@ -49,17 +49,31 @@ const theme = () => {
   const axis = { gridcolor: rule, zerolinecolor: rule, linecolor: text, tickcolor: text };
   return { text, axis, card: cssVar("--card") };
 };
+function load() {  // plotly.js lies in the page as text until the first chart is wanted, so that tables answer at once
+  if (window.Plotly) return;
+  const script = document.createElement("script");
+  script.textContent = document.getElementById("plotly").textContent;
+  document.head.append(script);
+}
 function draw(div) {
   if (drawn.has(div)) return;
   drawn.add(div);
+  load();
   const chart = charts[div.dataset.chart], { text, axis, card } = theme();
   const layout = structuredClone(chart.layout), narrow = div.clientWidth < 520;
   for (const name of Object.keys(layout).filter(n => /^[xy]axis/.test(n))) Object.assign(layout[name], axis, { automargin: true });
   Object.assign(layout, {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: text, size: 12 }, hovermode: "closest",
     hoverlabel: { bgcolor: card, font: { color: text } }, margin: { l: 60, r: 10, t: 10, b: 50 },
-    legend: narrow ? { orientation: "h", y: -0.2 } : {},
+    legend: narrow ? { orientation: "h", yref: "container", y: 0, yanchor: "bottom" } : {},
   });
+  if (narrow && layout.xaxis2) {  // one above the other
+    div.style.height = "900px";
+    for (const name of ["xaxis", "xaxis2"]) layout[name].domain = [0, 1];
+    Object.assign(layout.yaxis, { domain: [0.57, 1] });
+    Object.assign(layout.yaxis2, { domain: [0, 0.43], anchor: "x2" });
+    layout.xaxis2.anchor = "y2";
+  }
   Plotly.newPlot(div, structuredClone(chart.data), layout, { responsive: true, displaylogo: false, displayModeBar: false });
 }
 function recolour() {

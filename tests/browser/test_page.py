@@ -94,7 +94,7 @@ def test_a_hostile_name_stays_text(opened):
         HOSTILE in (text.get_attribute("data-unformatted") or text.text).replace("&lt;", "<").replace("&gt;", ">")
         for text in legend
     )
-    assert opened.execute_script("return document.querySelectorAll('script').length") == 4
+    assert opened.execute_script("return document.querySelectorAll('body script').length") == 4
 
 
 def test_a_click_on_a_head_sorts(opened):
@@ -108,7 +108,7 @@ def test_a_click_on_a_head_sorts(opened):
     assert values() == sorted(values())
     opened.execute_script("arguments[0].click()", head)
     assert values() == sorted(values(), reverse=True)
-    assert head.find_element("xpath", "..").get_attribute("aria-sort") == "descending"
+    assert head.find_element("xpath", "ancestor::th").get_attribute("aria-sort") == "descending"
 
 
 def test_heads_are_reached_and_pressed_by_keyboard(opened):
@@ -117,7 +117,7 @@ def test_heads_are_reached_and_pressed_by_keyboard(opened):
     head = opened.find_elements("css selector", "#summary table .sort")[0]
     opened.execute_script("arguments[0].focus()", head)
     head.send_keys(Keys.ENTER)
-    assert head.find_element("xpath", "..").get_attribute("aria-sort") == "ascending"
+    assert head.find_element("xpath", "ancestor::th").get_attribute("aria-sort") == "ascending"
     assert opened.switch_to.active_element == head
     head.send_keys(Keys.TAB)
     assert opened.switch_to.active_element != head
