@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from joblib.externals.loky import get_reusable_executor
 from rich.console import Console
 from scipy.spatial.transform import Rotation
 
@@ -111,6 +112,7 @@ def main(outcomes: int, folder: Path) -> None:
     start = time.monotonic()
     reporting.write(reporting.Request([run], folder / "reports", folder), Console(width=100))
     spent = time.monotonic() - start
+    get_reusable_executor().shutdown(wait=True)  # a helper is counted when it has ended
     for who, name in ((resource.RUSAGE_SELF, "this process"), (resource.RUSAGE_CHILDREN, "helpers")):
         used = resource.getrusage(who)
         print(f"{name}: {used.ru_utime + used.ru_stime:.1f} s of CPU, at most {used.ru_maxrss / 1e6:.2f} GB")
