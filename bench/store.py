@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,6 @@ from numpy.typing import NDArray
 from bench.outcome import Outcome
 from common.errors import InputError
 from datasets.problems import Problem
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT);
@@ -98,33 +95,6 @@ class Record:
         ]
         with self.db:
             self.db.executemany(f"INSERT OR REPLACE INTO outcomes VALUES ({','.join('?' * 18)})", rows)
-
-    def problems(self) -> pd.DataFrame:
-        """A row a problem, with `truth`, `source_pose` (4, 4) and `eval_points` (500, 3) as arrays.
-
-        `information` (6, 6) is that of `gt.info`, None where there is none.
-        """
-        frame = self._read("SELECT * FROM problems ORDER BY problem")
-        for column in ("truth", "source_pose"):
-            frame[column] = frame[column].map(_matrix)
-        frame["information"] = frame["information"].map(lambda b: _matrix(b, 6), na_action="ignore")
-        frame["eval_points"] = frame["eval_points"].map(lambda b: np.frombuffer(b, np.float32).reshape(-1, 3))
-        return frame
-
-    def outcomes(self) -> pd.DataFrame:
-        """A row an outcome, with `pose` (4, 4) or None, `stages` and `notes` as dicts."""
-        frame = self._read("SELECT * FROM outcomes ORDER BY phase, dataset, condition, points, method, problem, repeat")
-        for column in ("time_ms", "peak_mb"):
-            frame[column] = frame[column].astype("float64")  # SQLite holds NaN as NULL
-        frame["pose"] = frame["pose"].map(_matrix, na_action="ignore")
-        for column in ("stages", "notes"):
-            frame[column] = frame[column].map(json.loads)
-        return frame
-
-    def _read(self, query: str) -> pd.DataFrame:
-        import pandas as pd
-
-        return pd.read_sql_query(query, self.db)
 
 
 def _matrix(blob: bytes, size: int = 4) -> NDArray[np.float64]:
