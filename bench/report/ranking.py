@@ -105,14 +105,18 @@ class Ranking(NamedTuple):
 
 
 def by_recall(errors: Errors) -> Ranking | None:
-    """Rank methods by recall, then mean error, then name; None if there are none or success is not defined."""
+    """Rank methods by recall, then mean error, then name; None if there are none or success is not defined.
+
+    Methods that were asked fewer problems than others come last: a perfect score on five is no first place.
+    """
     asked = ~np.isnan(errors.error)
     known = ~np.isnan(errors.success)
     if not errors.methods or not known.any():
         return None
     recall = np.nansum(errors.success, axis=0) / np.maximum(known.sum(axis=0), 1)
     mean = np.where(asked, errors.error, 0).sum(axis=0) / np.maximum(asked.sum(axis=0), 1)
-    order = sorted(range(len(errors.methods)), key=lambda m: (-recall[m], mean[m], errors.methods[m]))
+    fewer = known.sum(axis=0) < known.sum(axis=0).max()
+    order = sorted(range(len(errors.methods)), key=lambda m: (fewer[m], -recall[m], mean[m], errors.methods[m]))
     first, *others = order
     met = errors.success > 0.5
     both = [known[:, first] & known[:, other] for other in others]

@@ -229,6 +229,7 @@ def test_recall_ranking():
     assert by_recall(_errors({"a": sure, "b": lost})).winner == "a"
     few = by_recall(_errors({"a": sure, "b": lost[:3]}))  # three shared problems separate nothing
     assert few.winner is None
+    assert by_recall(_errors({"few": sure[:5], "many": mixed})).methods == ["many", "few"]
     assert by_recall(_errors({"control": sure})) is None
 
 
