@@ -35,6 +35,11 @@ class Shape(ABC):
     category: str
     symmetry: str | None
 
+    @property
+    def symmetry_frame(self) -> NDArray[np.float64]:
+        """The pose (4, 4) in the object's own frame of the frame in which `symmetry` is meant; mostly the same."""
+        return np.eye(4)
+
     @abstractmethod
     def samples(self, points: int, count: int, rng: np.random.Generator) -> list[Points]:
         """`count` independent samples, (points, 3) float64 each, that share no point.

@@ -14,6 +14,7 @@ from datasets.base import DataSet, MeshShape, PointShape, Shape, centred_in_unit
 from datasets.cache import Arrays, kept
 from datasets.formats import READERS, Complaint, Geometry, bad_remark, read_all
 from datasets.scans import packed, unpacked
+from datasets.symmetry_estimate import Estimated, check_choice, with_symmetry
 
 SPLITS = ("train", "test")
 
@@ -25,7 +26,7 @@ class Folder(DataSet):
     all is `test`. The folder below that is the category, and files that lie in none are of a category of the split's name.
     Files with faces are surfaces, others fixed points; clouds of fewer than `min_points` points are left out, since no point
     is ever repeated. Unless `unit` is false, each object is moved to its centroid (of the surface's area, or of the points)
-    and scaled into the unit sphere.
+    and scaled into the unit sphere. Symmetries of the objects are not known; `symmetry=estimate` estimates them.
     """
 
     licence = "yours"
@@ -34,6 +35,10 @@ class Folder(DataSet):
     unit: bool = True
     min_points: int = 3
     skip_bad: bool = False
+    symmetry: str = "unknown"
+
+    def check(self) -> None:
+        check_choice(self.symmetry)
 
     def labels(self, split: str) -> NDArray[np.integer[Any]]:
         """Label (n,) of every object of a split."""
@@ -42,11 +47,18 @@ class Folder(DataSet):
 
     def shape(self, split: str, index: int) -> Shape:
         """The object with that index, in the order of the files' names."""
+        return with_symmetry(self._plain(split, index), self.symmetry, self._estimated)
+
+    def _plain(self, split: str, index: int) -> Shape:
         row = self._rows(split)[index]
         name, points = Path(self.names[row]).with_suffix("").as_posix(), unpacked(self._arrays, row)
         if self._arrays["is_mesh"][row]:
             return MeshShape(name, self._category(row), points.reshape(-1, 3, 3))
         return PointShape(name, self._category(row), points)
+
+    @cached_property
+    def _estimated(self) -> dict[str, Estimated]:
+        return {}
 
     @cached_property
     def categories(self) -> tuple[str, ...]:  # type: ignore[override]

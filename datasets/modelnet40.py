@@ -15,6 +15,7 @@ from datasets.base import DataSet, MeshShape, PointShape, Shape, centred_in_unit
 from datasets.cache import Arrays, kept
 from datasets.download import Archive
 from datasets.formats import Complaint, Geometry, read
+from datasets.symmetry_estimate import Estimated, check_choice, with_symmetry
 
 CATEGORIES = tuple(
     "airplane bathtub bed bench bookshelf bottle bowl car chair cone cup curtain desk door dresser flower_pot glass_box "
@@ -52,7 +53,8 @@ class ModelNet40(DataSet):
 
     `ROOT/modelnet40/modelnet40_ply_hdf5_2048/` holds fixed points, taken as they are: centred, in the unit sphere.
     `ROOT/modelnet40/ModelNet40/` holds OFF meshes, centred at the area centroid and scaled to the unit sphere. `layout` is
-    `points`, `meshes`, or `any`: the points if they are there. Symmetries of the objects are not known.
+    `points`, `meshes`, or `any`: the points if they are there. Symmetries of the objects are not known; `symmetry=estimate`
+    estimates them.
     """
 
     licence = "research use; may not be redistributed"
@@ -63,10 +65,12 @@ class ModelNet40(DataSet):
     )
     categories = CATEGORIES
     layout: str = "any"
+    symmetry: str = "unknown"
 
     def check(self) -> None:
         if self.layout not in ("any", *LAYOUTS):
             raise ValueError(f"layout must be any, {' or '.join(LAYOUTS)}")
+        check_choice(self.symmetry)
 
     @property
     def archives(self) -> tuple[Archive, ...]:
@@ -101,6 +105,9 @@ class ModelNet40(DataSet):
 
     def shape(self, split: str, index: int) -> Shape:
         """The object with that index: fixed points, or a mesh read when first asked for."""
+        return with_symmetry(self._plain(split, index), self.symmetry, self._estimated)
+
+    def _plain(self, split: str, index: int) -> Shape:
         if self.is_points:
             held = self._load_points(split)
             category = self.categories[held["label"][index]]
@@ -123,6 +130,10 @@ class ModelNet40(DataSet):
 
     @cached_property
     def _meshes(self) -> dict[str, list[tuple[Path, int]]]:
+        return {}
+
+    @cached_property
+    def _estimated(self) -> dict[str, Estimated]:
         return {}
 
     @cached_property

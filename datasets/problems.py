@@ -48,7 +48,7 @@ class Problem:
     Attributes:
         source, target: (N, 3) and (M, 3) float32.
         T_target_source: (4, 4) float64, maps source points into the target's frame.
-        source_pose: (4, 4) float64, the pose A of the source from the object's own frame (for its symmetries).
+        source_pose: (4, 4) float64, the pose A of the source from the frame of the object's symmetries, mostly its own.
         tags: object, category, angle_deg, translation, overlap, symmetry.
         information: (6, 6) matrix of the correspondences of a real pair (`gt.info`), None where there is none.
         evaluation: evaluation points (n, 3) that an exported problem brought along.
@@ -143,7 +143,7 @@ def _posed_problem(dataset: DataSet, key: ProblemKey) -> Problem:
         "overlap": clouds.overlap,
         "symmetry": shape.symmetry,
     }
-    return Problem(key, source, target, T, A, tags)
+    return Problem(key, source, target, T, A @ shape.symmetry_frame, tags)
 
 
 def call_seed(problem: Problem, method: str, repeat: int) -> int:
