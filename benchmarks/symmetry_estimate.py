@@ -56,9 +56,9 @@ def print_table(table: dict[str, Counter[str]]) -> None:
 
 
 def kind(symmetry: str) -> str:
-    """C1, C2, Cn (n > 2), Cinf or Dn."""
+    """C1, C2, Cn (2 < n < inf), Cinf, Dn (n may be inf) or O."""
     name = symmetry.rstrip("xyz")
-    return name if name in ("C1", "C2", "Cinf") else f"{name[0]}n"
+    return name if name in ("C1", "C2", "Cinf", "O") else f"{name[0]}n"
 
 
 def verdict(true: str, found: str, frame: Array) -> str:
