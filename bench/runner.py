@@ -45,7 +45,7 @@ def run(config: RunConfig, place: Place) -> Record:
     hashes = draw_problems(record, cells, place)
     settings = {setting(config, m, c, place.plugins): m for c in cells if not c.skip for m in config.methods}
     ready = preflight(list(settings), config.call_limits, place.console)
-    record.put("run", describe(config, place, hashes, ready) | {"notes": notes})
+    record.put("run", describe(config, place, hashes, ready) | {"notes": _on_times(place) + notes})
     usable = {s for s, reply in ready.items() if reply["status"] == "ok"}
     record_unasked(record, config, cells, ready, place.plugins)
     live = [c for c in cells if not c.skip]
@@ -213,6 +213,13 @@ def accuracy(record: Record, config: RunConfig, cells: list[Cell], usable: set[S
                     raise InputError(f"worker processes keep dying ({loss}); try --jobs 1 or fewer --points") from loss
                 place.console.print(f"a worker process died ({loss}); its problems are solved again", highlight=False)
             pieces = left()
+
+
+def _on_times(place: Place) -> list[str]:
+    """What to know of the times of the accuracy problems."""
+    if place.jobs == 1 and not place.scheduler:
+        return []
+    return ["times beside accuracy were taken while several processes worked; the timing table has those taken alone"]
 
 
 def write_run_json(record: Record, folder: Path) -> dict[str, Any]:

@@ -215,10 +215,7 @@ def _best(order: Ranking, rows: Mapping[str, Row], view: Convention) -> str:
         second = order.methods[1]
         return f"{text}, above {second} with {rows[second]['recall']:.2f} (McNemar with Holm's correction, p = {order.p:.1g})."
     named = ", ".join(order.tied[:4]) + (f" and {len(order.tied) - 4} more" if len(order.tied) > 4 else "")
-    timed = {m: rows[m]["time_ms_median"] for m in [first, *order.tied] if np.isfinite(rows[m]["time_ms_median"])}
-    quick = min(timed, key=lambda m: timed[m]) if timed else None
-    fastest = f" Fastest of these: {quick}, {style.number(timed[quick], 1)} ms." if order.tied and quick else ""
-    return f"{text}{f'; not separable from it: {named}' if named else ''}.{fastest}"
+    return f"{text}{f'; not separable from it: {named}' if named else ''}."
 
 
 def _failed(rows: list[Row]) -> str:
