@@ -23,7 +23,7 @@ def test_list_says_kind_device_weights_licence_and_place(capsys):
     assert cli.main(["list", "--data", "mydata", "--plugins", str(PLUGINS)]) == 0
     lines = capsys.readouterr().out.splitlines()
     weights = lines.index("weights of learned methods")
-    methods, data = lines[:weights], lines[weights + 3 :]
+    methods, data = lines[:weights], lines[next(i for i, t in enumerate(lines) if t.startswith("data sets")) :]
     rows = {line.split()[0]: line for line in methods + data if line.startswith("  ") and line[2] != " "}
     assert rows["icp"].split()[:3] == ["icp", "local", "cpu"] and "cpu, cuda" in rows["deepgmr"]
     assert "unavailable: " in rows["bad_unset"] or "bad_unset" in rows
