@@ -1,7 +1,7 @@
 """Every command in the README and in `docs/` is run, the tutorials exactly as written, and the site builds without a warning.
 
 What a command is replaced by, so that all take seconds and touch nothing of the user's:
-    a run: planned with --dry-run, which checks every name and opens the data, on a small stand-in for ModelNet40;
+    a run: planned with --dry-run, which checks every name and opens the data, on small stand-ins for ModelNet40 and 3DMatch;
     pair, new, check, list, doctor, problems, report, compare: done, with small files, few points and a folder of the test's;
     train, data: their flags are parsed. Training and downloads have tests of their own;
     make: its target exists;
@@ -68,6 +68,7 @@ def place(tmp_path_factory):
     for name in ("good.py", "blobs.py"):
         shutil.copy(PLUGINS / name, folder / "plugins")
     modelnet40(folder / "data" / "modelnet40" / "modelnet40_ply_hdf5_2048")
+    fragments(folder / "data" / "3dmatch" / "sun3d-hotel_umd-maryland_hotel3", cloud)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr("bench.report.write_report", lambda *_: None)
@@ -86,6 +87,15 @@ def modelnet40(folder):
             file["data"] = rng(split).uniform(-0.5, 0.5, (40, 2048, 3)).astype(np.float32)
             file["label"] = np.arange(40, dtype=np.uint8)[:, None]
         (folder / f"{split}_files.txt").write_text(f"data/modelnet40_ply_hdf5_2048/ply_data_{split}0.h5\n")
+
+
+def fragments(folder, cloud):
+    """A scene of the form of 3DMatch, of two fragments that are one cloud."""
+    folder.mkdir(parents=True)
+    for number in (0, 2):
+        write_ply(folder / f"cloud_bin_{number}.ply", cloud)
+    rows = "\n".join(" ".join(map(str, row)) for row in np.eye(4))
+    (folder / "gt.log").write_text(f"0 2 3\n{rows}\n")
 
 
 def small(words, folder, own):
