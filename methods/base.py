@@ -6,7 +6,7 @@ A subclass of `Method` in a file of this folder (or of a `--plugins` folder) is 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, dataclass_transform
@@ -44,6 +44,8 @@ class Method:
         kind: "local" (needs a good start), "global", "learned" or "control".
         local: True if `register` takes a third argument `init` (4, 4); usable after `+`, as in `fgr+icp`.
         random: True if the answer depends on `self.rng` / `self.seed`.
+        batched: True if `register_batch` solves several pairs at once, faster than one after another. Not for random
+            methods: a batch has one seed.
         requires: importable packages it needs; if one is missing the method is listed as unavailable.
         environment: environment variables its process must start with, e.g. {"OMP_THREAD_LIMIT": "1"}; what the
             library reads before any Python of ours runs belongs here.
@@ -54,6 +56,7 @@ class Method:
     kind: ClassVar[str] = "global"
     local: ClassVar[bool] = False
     random: ClassVar[bool] = False
+    batched: ClassVar[bool] = False
     requires: ClassVar[tuple[str, ...]] = ()
     environment: ClassVar[Mapping[str, str]] = {}
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
@@ -98,6 +101,26 @@ class Method:
             NoSolution: the method has no answer.
         """
         raise NoSolution("this class does not register")
+
+    def register_batch(self, sources: Sequence[Cloud], targets: Sequence[Cloud]) -> list[Pose | NoSolution]:
+        """Estimate the poses of several pairs; here one after another, in a class with `batched = True` at once.
+
+        Args:
+            sources: B clouds (N, 3) float32, all of one size.
+            targets: B clouds (M, 3) float32, all of one size, which may be another.
+
+        Returns:
+            B answers in the order of the pairs, each what `register` gives for its pair within the tolerance of floats: a pose
+            T_target_source (4, 4) float64, or a `NoSolution` with the reason. What is wrong with one pair, such as
+            a value that is not finite, must not change the answers of the others.
+        """
+        answers: list[Pose | NoSolution] = []
+        for source, target in zip(sources, targets, strict=True):
+            try:
+                answers.append(self.register(source, target))
+            except NoSolution as reason:
+                answers.append(reason)
+        return answers
 
     # What the harness and the method tell each other around one call.
 
