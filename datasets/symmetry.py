@@ -42,6 +42,15 @@ def rotations(name: str) -> tuple[Array | None, Array]:
     return axis, matrices
 
 
+def members(name: str, turns: int) -> Array:
+    """Rotations (n, 3, 3) of a group, the identity first, with `turns` even steps in place of a continuous axis."""
+    axis, matrices = rotations(name)
+    if axis is None:
+        return matrices
+    steps = turn(axis, 2 * np.pi * np.arange(turns) / turns)
+    return (steps[:, None] @ matrices).reshape(-1, 3, 3)
+
+
 def turn(axis: Array, angle: Array | float) -> Array:
     """Rotations (..., 3, 3) by angles (...,) in radians about one unit axis (3,), after Rodrigues."""
     x, y, z = axis

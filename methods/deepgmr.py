@@ -148,11 +148,11 @@ def _checked(file: Path, card: Card) -> dict[str, Any]:
     if card.method != "deepgmr":
         raise InputError(f"{file}: field 'method' is '{card.method}', not 'deepgmr'; give weights of deepgmr")
     known = GmrConfig.__dataclass_fields__
-    odd = sorted(card.config.keys() ^ known.keys())
+    odd = sorted(card.config.keys() - known.keys())
     if odd:
-        raise InputError(f"{file}: field 'config.{odd[0]}' is missing or unknown; train it again with this version")
+        raise InputError(f"{file}: field 'config.{odd[0]}' is unknown; train it again with this version")
     for name, choices in CHOICES.items():
-        if card.config[name] not in choices:
+        if card.config.get(name, choices[0]) not in choices:
             raise InputError(f"{file}: field 'config.{name}' is '{card.config[name]}', not {' or '.join(choices)}")
     return {name: tuple(v) if isinstance(v, list) else v for name, v in card.config.items()}
 

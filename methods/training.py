@@ -27,6 +27,7 @@ from datasets.base import DataSet, Shape
 from datasets.conditions import condition, labels_allowed
 from datasets.problems import Problem, ProblemKey, make_problem
 from datasets.registry import load
+from datasets.symmetry import members
 from methods.base import Method
 from methods.nn.weights import MALLOC, Card, save
 
@@ -38,12 +39,15 @@ HOLD_EVERY = 20
 """One in so many objects of a finite train split is held out for validation."""
 _FAR = 1 << 40
 """Where validation starts in a split without end."""
+_TURNS = 48
+"""Steps that stand for a continuous axis of symmetry: none is further than 4° from the nearest."""
 
 
 class Network(Protocol):
     """What the loop asks of a learned method's `torch.nn.Module`, beside being one.
 
-    `config` is a dataclass that goes onto the weights' card and knows `least_points`, the smallest cloud it can take.
+    `config` is a dataclass that goes onto the weights' card and knows `least_points`, the smallest cloud it can take. If it
+    has a true field `symmetric`, the loss is given every pose that maps the object onto itself, not the drawn one alone.
     """
 
     config: Any
@@ -51,11 +55,11 @@ class Network(Protocol):
     def prepare(self, source: Tensor, target: Tensor) -> Tensor:
         """What does not depend on the weights, from clouds (B, N, 3); computed ahead of the step."""
 
-    def estimate(self, prepared: Tensor, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """T_target_source and T_source_target, (B, 4, 4) float64 each."""
+    def estimate(self, prepared: Tensor, source: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+        """T_target_source (B, 4, 4) float64, then whatever else the loss needs."""
 
-    def loss(self, estimate: tuple[Tensor, Tensor], T_true: Tensor) -> Tensor:
-        """The scalar to minimise, given the true T_target_source (B, 4, 4) float64."""
+    def loss(self, estimate: Any, T_true: Tensor) -> Tensor:
+        """The scalar to minimise, given the true T_target_source (B, 4, 4) float64, or (B, G, 4, 4) if `symmetric`."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +210,10 @@ class Part(DataSet):
 
 @dataclass(frozen=True)
 class Batch:
-    """Problems as tensors: prepared by the network, source and target (B, N, 3) float32, T_true (B, 4, 4) float64."""
+    """Problems as tensors: prepared by the network, source and target (B, N, 3) float32, float64 truths.
+
+    T_true is (B, 4, 4), or (B, G, 4, 4) with every truth of a symmetric object, the drawn one first and repeated up to G.
+    """
 
     prepared: Tensor
     source: Tensor
@@ -230,10 +237,35 @@ def collate(network: Network, problems: list[Problem], device: str) -> Batch:
     import torch
 
     source, target = (torch.from_numpy(np.stack([getattr(p, s) for p in problems])) for s in ("source", "target"))
-    T_true = torch.from_numpy(np.stack([p.T_target_source for p in problems]))
+    truth = _every_truth if getattr(network.config, "symmetric", False) else _drawn_truth
+    T_true = torch.from_numpy(truth(problems))
     source, target, T_true = source.to(device), target.to(device), T_true.to(device)
     with torch.no_grad():
         return Batch(network.prepare(source, target), source, target, T_true)
+
+
+def _drawn_truth(problems: list[Problem]) -> NDArray[np.float64]:
+    return np.stack([p.T_target_source for p in problems])
+
+
+def _every_truth(problems: list[Problem]) -> NDArray[np.float64]:
+    """T* A g A⁻¹ (B, G, 4, 4) of every rotation g that maps the object onto itself, A the source's pose from its frame.
+
+    Raises:
+        InputError: the symmetry of an object is not known.
+    """
+    sets = []
+    for problem in problems:
+        name = problem.tags.get("symmetry")
+        if not name:
+            raise InputError(f"{problem.key.dataset}: the symmetry of its objects is not known; train on a data set that knows it")
+        g = members(name, _TURNS)
+        turns = np.tile(np.eye(4), (len(g), 1, 1))
+        turns[:, :3, :3] = g
+        A = problem.source_pose
+        sets.append(problem.T_target_source @ A @ turns @ np.linalg.inv(A))
+    most = max(map(len, sets))
+    return np.stack([np.concatenate([s, np.repeat(s[:1], most - len(s), axis=0)]) for s in sets])
 
 
 def ahead(make: Callable[[int], Batch], first: int, last: int, depth: int = 3) -> Iterator[Batch]:
@@ -346,10 +378,10 @@ class Trainer:
 
 
 def rmse(T: Tensor, T_true: Tensor, points: Tensor) -> Tensor:
-    """sqrt(mean ‖T p - T* p‖²) (B,) over points (B, N, 3), for poses (B, 4, 4)."""
-    apart = (T - T_true)[:, :3]
-    moved = points.double() @ apart[:, :, :3].transpose(1, 2) + apart[:, None, :, 3]
-    return moved.square().sum(dim=2).mean(dim=1).sqrt()
+    """sqrt(mean ‖T p - T* p‖²) (B,) over points (B, N, 3), for poses (B, 4, 4); the least of truths (B, G, 4, 4)."""
+    from methods.nn.gmm import point_loss
+
+    return point_loss(T, T_true if T_true.ndim == 4 else T_true[:, None], points).amin(dim=1)
 
 
 def train(settings: Settings, folder: Path, weights: Path, save_every_s: float = 60.0) -> Path:

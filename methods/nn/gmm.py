@@ -97,8 +97,15 @@ class _NearestRotation(torch.autograd.Function):
 
 
 def pose_loss(T: Tensor, T_back: Tensor, T_true: Tensor) -> Tensor:
-    """‖T T*⁻¹ - I‖² + ‖T̂ T* - I‖², a scalar: the mean over poses (B, 4, 4), T source to target and T̂ target to source."""
+    """‖T T*⁻¹ - I‖² + ‖T̂ T* - I‖², (B, G): of poses (B, 4, 4), T source to target and T̂ back, for truths (B, G, 4, 4)."""
     eye = torch.eye(4, dtype=T.dtype, device=T.device)
-    there = T @ torch.linalg.inv(T_true) - eye
-    back = T_back @ T_true - eye
-    return (there.square() + back.square()).sum(dim=(1, 2)).mean()
+    there = T[:, None] @ torch.linalg.inv(T_true) - eye
+    back = T_back[:, None] @ T_true - eye
+    return (there.square() + back.square()).sum(dim=(2, 3))
+
+
+def point_loss(T: Tensor, T_true: Tensor, points: Tensor) -> Tensor:
+    """sqrt(mean ‖T p - T* p‖²) (B, G) over points (B, N, 3), for poses (B, 4, 4) and truths (B, G, 4, 4)."""
+    apart = (T[:, None] - T_true)[:, :, :3]
+    moved = points.to(T.dtype)[:, None] @ apart[..., :3].transpose(2, 3) + apart[:, :, None, :, 3]
+    return moved.square().sum(dim=3).mean(dim=2).clamp_min(_EPSILON**2).sqrt()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 
-from methods.nn.gmm import CENTRINGS, align, mixture, pose_loss
+from methods.nn.gmm import CENTRINGS, align, mixture, point_loss, pose_loss
 from methods.nn.pointnet import PointNet
 from methods.nn.rri import NUMBERS, rri
 
-CHOICES = {"features": ("rri", "xyz"), "centring": CENTRINGS}
+CHOICES = {"features": ("rri", "xyz", "principal"), "centring": CENTRINGS, "loss": ("mse", "rmse")}
 """What some fields of a configuration may be."""
 
 
@@ -20,11 +22,14 @@ class GmrConfig:
     """Everything that decides the network's shape and meaning; stored inside weight files.
 
     Attributes:
-        features: "rri" (4 k numbers a point) or "xyz" (the centred coordinates, 3 numbers).
+        features: "rri" (4 k numbers a point), "xyz" (the centred coordinates, 3 numbers) or "principal" (the coordinates
+            along the cloud's principal axes, 3 numbers).
         k: neighbours of the RRI features.
         local, head: widths of the layers before the max-pool and after it.
         components: J, the Gaussians of the mixture.
         centring: "exact" or "printed", see `methods.nn.gmm.align`.
+        loss: "mse" (the paper's, of the matrices) or "rmse" (of the points, the other one of its supplement).
+        symmetric: whether the loss takes the nearest of the poses that map a symmetric object onto itself as the truth.
     """
 
     features: str = "rri"
@@ -33,6 +38,8 @@ class GmrConfig:
     head: tuple[int, ...] = (512, 256, 128)
     components: int = 16
     centring: str = "exact"
+    loss: str = "mse"
+    symmetric: bool = False
 
     @property
     def inputs(self) -> int:
@@ -43,6 +50,15 @@ class GmrConfig:
     def least_points(self) -> int:
         """The fewest points a cloud may have: a pose needs three, k neighbours need k + 1."""
         return max(3, self.k + 1) if self.features == "rri" else 3
+
+
+class Estimate(NamedTuple):
+    """T_target_source and T_source_target (B, 4, 4) float64, and the clouds (B, N, 3) they are of."""
+
+    T: Tensor
+    T_back: Tensor
+    source: Tensor
+    target: Tensor
 
 
 class GmrNet(nn.Module):
@@ -57,7 +73,8 @@ class GmrNet(nn.Module):
         """Input features (B, N, F) of clouds (B, N, 3)."""
         if self.config.features == "rri":
             return rri(clouds, self.config.k)
-        return clouds - clouds.mean(dim=1, keepdim=True)
+        centred = clouds - clouds.mean(dim=1, keepdim=True)
+        return centred if self.config.features == "xyz" else centred @ principal_axes(centred)
 
     def forward(self, features: Tensor) -> Tensor:
         """Assignments gamma (B, N, J), rows summing to 1, of features (B, N, F)."""
@@ -75,12 +92,32 @@ class GmrNet(nn.Module):
         """Features (2B, N, F) of sources and targets (B, N, 3); drawn ahead, without gradient."""
         return self.describe(torch.cat([source, target]))
 
-    def estimate(self, prepared: Tensor, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    def estimate(self, prepared: Tensor, source: Tensor, target: Tensor) -> Estimate:
         """Both poses of each pair from prepared features."""
         gamma = self(prepared)
         half = len(source)
-        return self.poses((gamma[:half], gamma[half:]), (source, target))
+        return Estimate(*self.poses((gamma[:half], gamma[half:]), (source, target)), source, target)
 
-    def loss(self, estimate: tuple[Tensor, Tensor], T_true: Tensor) -> Tensor:
-        """The paper's loss of estimates against true T_target_source (B, 4, 4)."""
-        return pose_loss(*estimate, T_true)
+    def loss(self, estimate: Estimate, T_true: Tensor) -> Tensor:
+        """The mean loss of a batch against true T_target_source (B, 4, 4), or the nearest of (B, G, 4, 4)."""
+        T, T_back, source, target = estimate
+        truths = T_true if T_true.ndim == 4 else T_true[:, None]
+        if self.config.loss == "mse":
+            each = pose_loss(T, T_back, truths)
+        else:
+            each = point_loss(T, truths, source) + point_loss(T_back, torch.linalg.inv(truths), target)
+        return each.amin(dim=1).mean()
+
+
+def principal_axes(centred: Tensor) -> Tensor:
+    """Principal axes of centred clouds (B, N, 3): the columns of rotations (B, 3, 3), the least extent first.
+
+    Their sense is that in which the third moment along them is positive, but for the last, which makes the frame
+    right-handed. They turn with the cloud.
+    """
+    wide = centred.double()
+    axes = torch.linalg.eigh(wide.transpose(1, 2) @ wide)[1]
+    sense = torch.where((wide @ axes).pow(3).sum(dim=1) < 0, -1.0, 1.0)
+    axes = axes * sense[:, None]
+    handed = torch.linalg.det(axes).sign()
+    return torch.cat([axes[:, :, :2], axes[:, :, 2:] * handed[:, None, None]], dim=2).to(centred.dtype)

@@ -202,7 +202,7 @@ def test_gradients_of_the_blocks_against_finite_differences() -> None:
 
     def through(scores_x: torch.Tensor, scores_y: torch.Tensor) -> torch.Tensor:
         source, target = mixture(scores_x.softmax(-1), x), mixture(scores_y.softmax(-1), y)
-        return pose_loss(align(source, target), align(target, source), T_true)
+        return pose_loss(align(source, target), align(target, source), T_true[:, None]).mean()
 
     scores = [torch.randn(1, 12, 4, dtype=torch.float64, requires_grad=True) for _ in range(2)]
     assert torch.autograd.gradcheck(through, scores)
