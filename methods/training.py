@@ -258,7 +258,7 @@ def _every_truth(problems: list[Problem]) -> NDArray[np.float64]:
     for problem in problems:
         name = problem.tags.get("symmetry")
         if not name:
-            raise InputError(f"{problem.key.dataset}: the symmetry of its objects is not known; train on a data set that knows it")
+            raise InputError(f"{problem.key.dataset}: its objects' symmetries are not known; train on shapes40, which knows them")
         g = members(name, _TURNS)
         turns = np.tile(np.eye(4), (len(g), 1, 1))
         turns[:, :3, :3] = g

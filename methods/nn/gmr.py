@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
 from typing import NamedTuple
 
 import torch
@@ -13,7 +12,7 @@ from methods.nn.gmm import CENTRINGS, align, mixture, point_loss, pose_loss
 from methods.nn.pointnet import PointNet
 from methods.nn.rri import NUMBERS, rri
 
-CHOICES = {"features": ("rri", "xyz", "principal"), "centring": CENTRINGS, "loss": ("mse", "rmse")}
+CHOICES = {"features": ("rri", "xyz"), "centring": CENTRINGS, "loss": ("mse", "rmse")}
 """What some fields of a configuration may be."""
 
 
@@ -22,8 +21,7 @@ class GmrConfig:
     """Everything that decides the network's shape and meaning; stored inside weight files.
 
     Attributes:
-        features: "rri" (4 k numbers a point), "xyz" (the centred coordinates, 3 numbers) or "principal" (the coordinates
-            along the cloud's principal axes, 3 numbers).
+        features: "rri" (4 k numbers a point) or "xyz" (the centred coordinates, 3 numbers).
         k: neighbours of the RRI features.
         local, head: widths of the layers before the max-pool and after it.
         components: J, the Gaussians of the mixture.
@@ -73,8 +71,7 @@ class GmrNet(nn.Module):
         """Input features (B, N, F) of clouds (B, N, 3)."""
         if self.config.features == "rri":
             return rri(clouds, self.config.k)
-        centred = clouds - clouds.mean(dim=1, keepdim=True)
-        return centred if self.config.features == "xyz" else centred @ principal_axes(centred)
+        return clouds - clouds.mean(dim=1, keepdim=True)
 
     def forward(self, features: Tensor) -> Tensor:
         """Assignments gamma (B, N, J), rows summing to 1, of features (B, N, F)."""
@@ -107,17 +104,3 @@ class GmrNet(nn.Module):
         else:
             each = point_loss(T, truths, source) + point_loss(T_back, torch.linalg.inv(truths), target)
         return each.amin(dim=1).mean()
-
-
-def principal_axes(centred: Tensor) -> Tensor:
-    """Principal axes of centred clouds (B, N, 3): the columns of rotations (B, 3, 3), the least extent first.
-
-    Their sense is that in which the third moment along them is positive, but for the last, which makes the frame
-    right-handed. They turn with the cloud.
-    """
-    wide = centred.double()
-    axes = torch.linalg.eigh(wide.transpose(1, 2) @ wide)[1]
-    sense = torch.where((wide @ axes).pow(3).sum(dim=1) < 0, -1.0, 1.0)
-    axes = axes * sense[:, None]
-    handed = torch.linalg.det(axes).sign()
-    return torch.cat([axes[:, :, :2], axes[:, :, 2:] * handed[:, None, None]], dim=2).to(centred.dtype)
