@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench import stop
 from methods.registry import build, environment_of
 
 SETUP_PATIENCE_S = 600.0
@@ -98,6 +99,16 @@ class Child:
             return ready
         return self._ask({"do": "register", "source": source, "target": target, "seed": seed}, self.limits.timeout)
 
+    def register_batch(
+        self, sources: list[NDArray[np.float32]], targets: list[NDArray[np.float32]], seed: int
+    ) -> dict[str, Any]:
+        """One call on several pairs, as `register`; it may take the time of as many."""
+        ready = self.start()
+        if ready["status"] != "ok":
+            return ready
+        ask = {"do": "register_batch", "sources": sources, "targets": targets, "seed": seed}
+        return self._ask(ask, self.limits.timeout * len(sources))
+
     def check(self, name: str, patience: float) -> dict[str, Any]:
         """One check of `bench.conformance` in the process: its reply, or how the process ended, within seconds."""
         ready = self.start()
@@ -113,8 +124,15 @@ class Child:
         return self._wait(time.monotonic() + patience, patience)
 
     def _wait(self, deadline: float, patience: float) -> dict[str, Any]:
-        """The reply, or what the process is killed for: even native code can't outstay its limits."""
+        """The reply, or what the process is killed for: even native code can't outstay its limits.
+
+        Raises:
+            Stopped: Ctrl-C; the call is abandoned.
+        """
         while True:
+            if stop.asked():
+                self.close()
+                raise stop.Stopped
             try:
                 reply = self._replies.get(timeout=max(0.0, min(WATCH_S, deadline - time.monotonic())))
                 return reply if reply is not None else self._post_mortem()

@@ -135,6 +135,8 @@ def _run_flags(run: argparse.ArgumentParser) -> None:
     add("--scheduler", default="", metavar="ADDRESS", help="of the Dask scheduler, such as tcp://10.0.0.1:8786")
     add("--threads", type=int, default=1, help="threads a method may use")
     add("--device", default="cpu", help="of learned methods: cpu or cuda")
+    add("--repeats", type=int, default=1, metavar="N", help="times a random method solves each problem, by other seeds")
+    add("--batch", type=int, default=1, metavar="B", help="pairs at once for methods that take batches (such as 32)")
     add("--timeout", type=float, metavar="S", help="seconds a method may take for a pair")
     add("--memory-limit", type=float, metavar="GB", help="memory a method may use for a pair")
     add("--fresh", action="store_true", help="start over instead of continuing")

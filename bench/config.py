@@ -33,6 +33,7 @@ class RunConfig:
     `angles` are the edges of the bins of rotation magnitude; the first and the last bound the sampler.
     `oracle`: whether the truth itself is listed as a control of the scoring.
     `limits`: method to the share of a cell's problems it gets. `timing_*`: the phase in which methods are timed alone.
+    `repeats`: how often a random method solves each problem. `batch`: pairs that a method which takes batches gets at once.
     """
 
     methods: tuple[str, ...]
@@ -52,10 +53,13 @@ class RunConfig:
     timing_points: tuple[int, ...]
     timing_rounds: int
     timing_budget_s: float
+    repeats: int = 1
+    batch: int = 1
 
     def __post_init__(self) -> None:
         self._check(self.problems >= 1, "--problems", "be at least 1")
-        self._check(self.threads >= 1, "--threads", "be at least 1")
+        for name in ("threads", "repeats", "batch"):
+            self._check(getattr(self, name) >= 1, f"--{name}", "be at least 1")
         self._check(self.timeout > 0, "--timeout", "be above 0 seconds")
         self._check(self.memory_limit_gb > 0, "--memory-limit", "be above 0 GB")
         self._check(all(n >= 1 for n in self.points), "--points", "be at least 1")
@@ -74,8 +78,13 @@ class RunConfig:
 
     @property
     def hash(self) -> str:
-        """SHA-256 of the configuration; a record belongs to one."""
-        return digest(json.dumps(dataclasses.asdict(self), sort_keys=True))
+        """SHA-256 of the configuration; a record belongs to one.
+
+        What came later counts only where it is used, so that the records of earlier versions can be continued.
+        """
+        said = dataclasses.asdict(self)
+        unused = [name for name in ("repeats", "batch") if said[name] == 1]
+        return digest(json.dumps({k: v for k, v in said.items() if k not in unused}, sort_keys=True))
 
     @property
     def call_limits(self) -> Limits:
@@ -133,13 +142,15 @@ def from_flags(flags: argparse.Namespace) -> RunConfig:
         timing_points=tuple(points if flags.points and not fixed else preset["timing"]["points"]),
         timing_rounds=preset["timing"]["rounds"] if flags.timing_rounds is None else flags.timing_rounds,
         timing_budget_s=preset["timing"]["budget_s"],
+        repeats=flags.repeats,
+        batch=flags.batch,
     )
 
 
 def of_problems(flags: argparse.Namespace) -> RunConfig:
     """The configuration of what problems there are, from the flags of those alone: no method, no timing."""
     rest = {"methods": [], "threads": 1, "device": "cpu", "timeout": None, "memory_limit": None, "timing_rounds": 0}
-    return from_flags(argparse.Namespace(**vars(flags) | rest))
+    return from_flags(argparse.Namespace(**vars(flags) | rest | {"repeats": 1, "batch": 1}))
 
 
 def _conditions(

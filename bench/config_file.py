@@ -26,6 +26,8 @@ _OF_RUN = {
     "device": "device",
     "timeout": "timeout",
     "memory-limit": "memory_limit_gb",
+    "repeats": "repeats",
+    "batch": "batch",
 }
 """Flag to field of the configuration in a `run.json`."""
 
@@ -92,6 +94,7 @@ def _check(file: Path, name: str, table: Any) -> None:
 
 def _of_run(config: dict[str, Any]) -> dict[str, Any]:
     """A run's configuration as flags and tables; equal ones give runs of equal hash."""
+    config = {"repeats": 1, "batch": 1} | config  # which runs of earlier versions do not say
     flags = {flag: config[field] for flag, field in _OF_RUN.items()}
     flags["methods"] = [*config["methods"], *(["oracle"] if config["oracle"] else [])]
     timing = {key: config[f"timing_{key}"] for key in ("points", "rounds", "budget_s")}

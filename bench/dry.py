@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.config import RunConfig
-from bench.plan import Cell
+from bench.plan import Cell, repeats_and_batch
 from methods import registry
 
 
@@ -83,7 +83,8 @@ class Row:
 def method_row(config: RunConfig, method: str, cells: Iterable[Cell], known: Known, plugins: Path | None) -> Row:
     """The calls of a method and their time on one process."""
     reason = registry.unavailable(method, plugins) or ""
-    sizes = [(c.points, len(c.keys[: config.limit(method)])) for c in cells]
+    repeats, _ = repeats_and_batch(config, method, plugins)
+    sizes = [(c.points, repeats * len(c.keys[: config.limit(method)])) for c in cells]
     calls = 0 if reason else sum(n for _, n in sizes)
     return Row(method, calls, sum(n * known.time_s(method, points) for points, n in sizes), reason)
 

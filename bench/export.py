@@ -44,8 +44,11 @@ TRIALS = [
     "peak_mb",
     "kind",
     "symmetry",
+    "batch",
+    "gpu_memory_mb",
 ]
 POSES = [*KEY, "status", *POSE, "time_ms", "peak_mb", "device", "threads", "message", "phase", "kind", "notes"]
+POSES += ["batch", "gpu_memory_mb"]
 
 
 def trials(loaded: Loaded) -> pd.DataFrame:
@@ -62,7 +65,7 @@ def trials(loaded: Loaded) -> pd.DataFrame:
     poses = kept[POSE].to_numpy().reshape(-1, 4, 4)
     claimed = (kept["status"] == "ok").to_numpy()
     answered = claimed & metrics.is_rigid(poses)
-    frame = kept[["kind", *KEY, "time_ms", "peak_mb"]].copy()
+    frame = kept[["kind", *KEY, "time_ms", "peak_mb", "batch", "gpu_memory_mb"]].copy()
     frame["status"] = _renamed(kept["status"], claimed & ~answered)
     for name in ("object", "category", "angle_deg", "translation", "overlap", "symmetry"):
         frame[name] = _looked_up(loaded.problems[name], row)
@@ -122,9 +125,10 @@ def _errors(
 def summary(trials: pd.DataFrame, view: Convention) -> pd.DataFrame:
     """One row a method, data set, condition and number of points, columns `summary_columns`; recall as the convention has it.
 
-    The interval of recall is Wilson's over distinct problems (repeats of one problem are no new evidence); those of the
-    mean over answered and of the median are bootstraps. Medians are over all asked, so they are infinite where half or
-    more failed.
+    Repeats of one problem are no new evidence: recall and the mean over answered are means over problems of the mean over
+    repeats, medians are over problems of the median over repeats, and their intervals are over problems: Wilson's for
+    recall, else bootstraps. Medians are over all asked, so they are infinite where half or more failed. The spread over
+    seeds stands apart. Times of batches are those of the batch over its pairs; `batch` is the largest.
     """
     cells = trials.groupby(CELL, sort=True, observed=True)
     rows = [dict(zip(CELL, cell, strict=True)) | _cell(group, view, cell) for cell, group in cells]
@@ -147,7 +151,7 @@ def summary_columns(view: Convention) -> list[str]:
     names += [f"{m}_mean_low", f"{m}_mean_high", "recall_seed_sd", "mean_distance_answered"]
     names += ["rmse_symmetric_mean_answered", "recall_symmetric", "recall_symmetric_low", "recall_symmetric_high"]
     names += [*FAILURES, "skipped", "peak_mb_max", f"{m}_median_low", f"{m}_median_high"]
-    names += [f"{m}_seed_sd", f"{m}_problem_sd", "time_ms_mean"]
+    names += [f"{m}_seed_sd", f"{m}_problem_sd", "time_ms_mean", "batch", "gpu_memory_mb_max"]
     return list(dict.fromkeys(names))
 
 
@@ -158,14 +162,14 @@ def _cell(group: pd.DataFrame, view: Convention, key: tuple[Any, ...]) -> dict[s
     answered = asked[asked["status"] == "ok"]
     errors, counts = answered[m].to_numpy(), group["status"].value_counts()
     distinct = asked["problem"].nunique()
-    each = answered.groupby("problem", observed=True, sort=True)[m].mean() if len(answered) > distinct else answered[m]
+    each, middle = _over_repeats(answered, m, "mean"), _over_repeats(asked, m, "median")
     low, high = stats.bootstrap_mean(each.to_numpy(), *map(str, key))
-    median = stats.bootstrap_median(asked[m].to_numpy())
+    median = stats.bootstrap_median(middle.to_numpy())
     times = asked.loc[asked["status"].isin(ENDED), "time_ms"].dropna()
     seed, problem = stats.spread(answered["problem"].cat.codes.to_numpy(), errors)
     return (
-        {"problems": len(asked), "answered": len(answered), f"{m}_mean_answered": answered[m].mean()}
-        | {f"{m}_median": asked[m].median(), f"{m}_median_low": median[0], f"{m}_median_high": median[1]}
+        {"problems": len(asked), "answered": len(answered), f"{m}_mean_answered": each.mean()}
+        | {f"{m}_median": middle.median(), f"{m}_median_low": median[0], f"{m}_median_high": median[1]}
         | _recall(asked["success"], distinct, "recall")
         | {"rre_deg_median": asked["rre_deg"].median(), "rte_median": asked["rte"].median()}
         | {"time_ms_median": times.median(), "time_ms_p95": times.quantile(0.95), "time_ms_mean": times.mean()}
@@ -175,8 +179,16 @@ def _cell(group: pd.DataFrame, view: Convention, key: tuple[Any, ...]) -> dict[s
         | {"mean_distance_answered": answered["mean_distance"].mean()}
         | _symmetric(asked, answered)
         | {status: int(counts.get(status, 0)) for status in (*FAILURES, "skipped")}
-        | {"peak_mb_max": asked["peak_mb"].max()}
+        | {"peak_mb_max": asked["peak_mb"].max(), "gpu_memory_mb_max": asked["gpu_memory_mb"].max()}
+        | {"batch": group["batch"].max()}
     )
+
+
+def _over_repeats(rows: pd.DataFrame, column: str, how: str) -> pd.Series[float]:
+    """A value a problem: the mean or median of its repeats; the rows themselves where each problem was asked once."""
+    if not (rows["repeat"] > 0).any():
+        return rows[column]
+    return rows.groupby("problem", observed=True, sort=True)[column].agg(how)
 
 
 def _recall(success: pd.Series[float], distinct: int, name: str) -> dict[str, float]:
@@ -265,43 +277,65 @@ def timed(loaded: Loaded) -> pd.DataFrame:
     """The asked outcomes that times are taken from: those timed alone if the run has any, else those of the accuracy phase."""
     outcomes = loaded.outcomes[loaded.outcomes["status"] != "skipped"]
     phase = "timing" if (outcomes["phase"] == "timing").any() else "accuracy"
-    kept = outcomes.loc[(outcomes["phase"] == phase).to_numpy(), [*KEY, "status", *TIMED]]
+    asked = outcomes["phase"].isin((phase, "batch"))
+    kept = outcomes.loc[asked.to_numpy(), [*KEY, "status", *TIMED]]
     return kept.assign(angle_deg=_looked_up(loaded.problems["angle_deg"], _rows_of(loaded.problems, kept)))
 
 
-TIMED = ["time_ms", "peak_mb", "device", "threads", "phase", "kind"]
+TIMED = ["time_ms", "peak_mb", "device", "threads", "phase", "kind", "batch", "gpu_memory_mb"]
 
 
 def timing(timed: pd.DataFrame, edges: Sequence[float]) -> pd.DataFrame:
     """One row a method, number of points, device, threads and bin of magnitude, and one for all bins (first edge to 180).
 
-    Times are of calls that came to their end (`ok`, `no_solution`, `invalid`); `ended` counts them. The status is `ok` if all
-    did, else the most frequent way in which they did not. Throughput is 1 / median for one pair at a time, never a batch's.
+    Times and memory are of calls with one pair that came to their end (`ok`, `no_solution`, `invalid`); `ended` counts them.
+    The status is `ok` if all did, else the most frequent way in which they did not. `throughput_per_s` is 1 / median for one
+    pair at a time. What a method does with several pairs at once is another number: `pairs_per_s`, by the median time of calls
+    with `batch` pairs, over all magnitudes; both are empty for methods that take no batches.
     """
     import pandas as pd
 
-    binned = _binned(timed, edges)
+    binned = _binned(timed[timed["batch"] == 1], edges)
     whole = timed.assign(angle_low=0.0, angle_high=180.0)
     several = binned[(binned["angle_low"] > 0) | (binned["angle_high"] < 180)]
-    both = pd.concat([several, whole]) if len(several) else whole
-    ended = both["status"].isin(ENDED)
-    work = both.assign(ended=ended, time=both["time_ms"].where(ended), broken=both["status"].where(~ended))
+    work = _told_apart(pd.concat([several, whole]) if len(several) else whole)
     groups = work.groupby(TIMING[:6], sort=True, observed=True)
     found = groups.agg(
         time_ms_median=("time", "median"),
-        peak_mb=("peak_mb", "max"),
-        problems=("ended", "size"),
+        peak_mb=("memory", "max"),
+        problems=("alone", "sum"),
         ended=("ended", "sum"),
         phase=("phase", "first"),
         kind=("kind", "first"),
         time_ms_mean=("time", "mean"),
+        batch=("batch", "max"),
+        share=("share", "median"),
+        gpu_memory_mb=("gpu", "max"),
     )
     found["time_ms_p95"] = groups["time"].quantile(0.95)
     found["throughput_per_s"] = 1000 / found["time_ms_median"].where(found["time_ms_median"] > 0)
+    found["pairs_per_s"] = 1000 / found["share"].where(found["share"] > 0)
     broken = work.groupby([*TIMING[:6], "broken"], observed=True).size().reset_index(name="n")
     worst = broken.sort_values("n", ascending=False, kind="stable").drop_duplicates(TIMING[:6])
     names = worst.set_index(TIMING[:6])["broken"].astype(object).reindex(found.index)
     return found.assign(status=names.where(names.notna(), "ok")).reset_index()[TIMING]
+
+
+def _told_apart(timed: pd.DataFrame) -> pd.DataFrame:
+    """Columns of calls with one pair (alone, ended, time, memory, gpu, broken) and of the largest batches (batch, share)."""
+    alone, ended = timed["batch"] == 1, timed["status"].isin(ENDED)
+    size = timed["batch"].where(~alone)
+    largest = timed.assign(size=size).groupby(TIMING[:6], observed=True)["size"].transform("max")
+    return timed.assign(
+        alone=alone,
+        ended=ended & alone,
+        time=timed["time_ms"].where(ended & alone),
+        memory=timed["peak_mb"].where(alone),
+        gpu=timed["gpu_memory_mb"].where(alone),
+        broken=timed["status"].where(~ended & alone),
+        batch=size,
+        share=timed["time_ms"].where(ended & (size == largest)),
+    )
 
 
 def stages(stages: pd.DataFrame) -> pd.DataFrame:
@@ -312,6 +346,7 @@ def stages(stages: pd.DataFrame) -> pd.DataFrame:
 
 TIMING = ["method", "points", "angle_low", "angle_high", "device", "threads", "status", "time_ms_median", "time_ms_p95"]
 TIMING += ["throughput_per_s", "peak_mb", "problems", "ended", "phase", "kind", "time_ms_mean"]
+TIMING += ["batch", "pairs_per_s", "gpu_memory_mb"]
 
 
 def _frame(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFrame:

@@ -26,7 +26,8 @@ KEY = [*CELL, "problem", "repeat", "seed"]
 _TAGS = ["problem", "dataset", "condition", "points", "object", "category", "angle_deg", "translation", "overlap"]
 _TAGS += ["symmetry", "digest"]
 _TEXTS = ["phase", "method", "problem", "kind", "dataset", "condition", "status", "device", "message"]
-_COUNTS = ["repeat", "points", "seed", "threads"]
+_COUNTS = ["repeat", "points", "seed", "threads", "batch"]
+_MEASURED = ["time_ms", "peak_mb", "gpu_memory_mb"]
 _CHUNK = 20_000
 _CLOUDS = 1_000  # problems at a time: their points are six kilobytes each
 
@@ -41,9 +42,9 @@ class Loaded:
         scenes: truth, pose of the source and evaluation points of the same problems, in the same order.
         information: (6, 6) matrix of `gt.info` by the row of the problem, where there is one.
         outcomes: a row an outcome, sorted by key and phase: `KEY`, phase, kind, status, the pose in the 16 columns `POSE`
-            (row-major, NaN where there is none), time_ms, peak_mb, device, threads, message, notes (JSON). All texts
-            but notes are categories in alphabetical order.
-        stages: a row a stage of a timed outcome: method, points, stage, time_ms.
+            (row-major, NaN where there is none), time_ms, peak_mb, gpu_memory_mb, device, threads, batch, message, notes
+            (JSON). All texts but notes are categories in alphabetical order.
+        stages: a row a stage of a timed outcome, none of batches: method, points, stage, time_ms.
         run: what `run.json` holds.
     """
 
@@ -141,6 +142,7 @@ _CELL = [
     "status",
     "device",
     "threads",
+    "batch",
     "message",
 ]
 _MARK = "\x1f"
@@ -152,24 +154,21 @@ def _outcomes(db: sqlite3.Connection) -> pd.DataFrame:
 
     cell = f" || '{_MARK}' || ".join(f"ifnull({name}, '')" for name in _CELL)
     cells, problems = _Codes(), _Codes()
-    parts: dict[str, list[NDArray[Any]]] = {
-        name: [] for name in ("cell", "problem", "time_ms", "peak_mb", "pose", "notes")
-    }
+    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in ("cell", "problem", *_MEASURED, "pose", "notes")}
     same: dict[str, str] = {}
-    for texts, ids, notes, times, peaks, poses in _chunks(
-        db, f"SELECT {cell}, problem, notes, time_ms, peak_mb, pose FROM outcomes"
-    ):
+    query = f"SELECT {cell}, problem, notes, pose, {', '.join(_MEASURED)} FROM outcomes"
+    for texts, ids, notes, poses, *measured in _chunks(db, query):
         parts["cell"].append(cells.of(texts))
         parts["problem"].append(problems.of(ids))
         parts["notes"].append(np.array(list(map(same.setdefault, notes, notes)), dtype=object))
-        parts["time_ms"].append(np.array(times, dtype=np.float64))  # SQLite holds NaN as NULL
-        parts["peak_mb"].append(np.array(peaks, dtype=np.float64))
+        for name, values in zip(_MEASURED, measured, strict=True):
+            parts[name].append(np.array(values, dtype=np.float64))  # SQLite holds NaN as NULL
         parts["pose"].append(_poses(poses))
     if not parts["cell"]:
         parts = {name: [np.zeros((0, 16) if name == "pose" else 0, dtype=np.int32)] for name in parts}
     whole = {name: np.concatenate(parts.pop(name)) for name in list(parts)}
     frame = pd.DataFrame(_split(whole.pop("cell"), cells.words, ids=(whole.pop("problem"), problems.words)))
-    for name in ("time_ms", "peak_mb", "notes"):
+    for name in (*_MEASURED, "notes"):
         frame[name] = whole[name]
     frame[POSE] = whole["pose"]
     return in_order(frame)
@@ -229,7 +228,7 @@ def _stages(db: sqlite3.Connection) -> pd.DataFrame:
 
     methods, names = _Codes(), _Codes()
     parts: list[tuple[NDArray[Any], ...]] = [tuple(np.zeros(0, dtype=np.int32) for _ in range(4))]
-    query = f"SELECT method, points, stages FROM outcomes WHERE phase = ({TIMED}) AND stages != '{{}}'"
+    query = f"SELECT method, points, stages FROM outcomes WHERE phase = ({TIMED}) AND batch = 1 AND stages != '{{}}'"
     for method, points, texts in _chunks(db, query):
         found = orjson.loads("[" + ",".join(texts) + "]")
         times = np.fromiter(itertools.chain.from_iterable(map(dict.values, found)), dtype=np.float64)

@@ -15,9 +15,11 @@ STATUSES = ("ok", "no_solution", "invalid", "error", "timeout", "crash", "out_of
 
 @dataclass(frozen=True)
 class Outcome:
-    """One call. Times in ms, memory in MB as growth over the idle process; NaN where not measured.
+    """One problem's part in a call. Times in ms, memory in MB as growth over the idle process; NaN where not measured.
 
-    `seed` is the run's; the seed of the call comes from it, the problem and the method.
+    `seed` is the run's; the seed of the call comes from it, the problem, the method and the repeat. `batch` is the number
+    of pairs in the call: its time and stages are divided by them, its memory is not. `gpu_memory_mb` is of what torch
+    allocates on a CUDA device.
     """
 
     method: str
@@ -34,6 +36,8 @@ class Outcome:
     message: str = ""
     stages: dict[str, float] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)
+    batch: int = 1
+    gpu_memory_mb: float = float("nan")
 
 
 def pose_fault(pose: Any) -> str | None:

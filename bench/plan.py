@@ -12,9 +12,10 @@ from datasets import registry
 from datasets.base import DataSet, NotEnoughPoints, PairSet
 from datasets.conditions import condition
 from datasets.problems import ProblemKey
+from methods import registry as methods
 
 PIECE = 20
-"""Problems a piece of work holds at most."""
+"""Problems a piece of work holds at most, or one batch if that is more."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Piece:
-    """Problems of one cell for one method: what one worker takes at a time."""
+    """Problems of one cell for one method, by seeds of one repeat, `batch` in a call: what one worker takes at a time."""
 
     setting: Setting
     cell: Cell
@@ -54,6 +55,8 @@ class Piece:
     limits: Limits
     data: str
     plugins: Path | None = None
+    repeat: int = 0
+    batch: int = 1
 
 
 def make_cells(config: RunConfig, data: str, plugins: Path | None = None) -> list[Cell]:
@@ -106,13 +109,22 @@ def setting(config: RunConfig, method: str, cell: Cell, plugins: Path | None) ->
 def make_pieces(
     config: RunConfig, cells: Iterable[Cell], done: set[tuple[str, str, int]], data: str, plugins: Path | None
 ) -> list[Piece]:
-    """The work that is left, method by method."""
+    """The work that is left, method by method. Random methods solve each problem in every repeat."""
     pieces: list[Piece] = []
     for method in config.methods:
+        repeats, batch = repeats_and_batch(config, method, plugins)
+        size = max(PIECE // batch, 1) * batch
         for cell in cells:
-            left = [k for k in cell.keys[: config.limit(method)] if (method, k.id, 0) not in done]
-            for start in range(0, len(left), PIECE):
-                keys = tuple(left[start : start + PIECE])
-                where = setting(config, method, cell, plugins)
-                pieces.append(Piece(where, cell, keys, config.call_limits, data, plugins))
+            where = setting(config, method, cell, plugins)
+            for repeat in range(repeats):
+                left = [k for k in cell.keys[: config.limit(method)] if (method, k.id, repeat) not in done]
+                for start in range(0, len(left), size):
+                    keys = tuple(left[start : start + size])
+                    pieces.append(Piece(where, cell, keys, config.call_limits, data, plugins, repeat, batch))
     return pieces
+
+
+def repeats_and_batch(config: RunConfig, method: str, plugins: Path | None) -> tuple[int, int]:
+    """How often a method solves each problem, and how many pairs it gets at once."""
+    made = methods.build(method, plugins)
+    return (config.repeats if methods.is_random(made) else 1), (config.batch if methods.is_batched(made) else 1)

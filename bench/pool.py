@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from bench import solve
+from bench import solve, stop
 from bench.outcome import Outcome
 from bench.place import Place
 from bench.plan import Piece
@@ -31,7 +33,7 @@ def solved(pieces: Iterable[Piece], place: Place) -> Iterator[tuple[Piece, list[
     with _backend(place) as options:
         pool = Parallel(return_as="generator_unordered", batch_size=1, **options)
         try:
-            yield from pool(delayed(solve.solve_piece)(piece) for piece in pieces)
+            yield from pool(delayed(solve.solve_piece)(piece) for piece in pieces if not stop.asked())
         except BrokenProcessPool as error:
             raise WorkerLost(str(error).split("\n")[0]) from error
 
@@ -53,7 +55,17 @@ def _backend(place: Place) -> Iterator[dict[str, Any]]:
         if place.jobs != 1:
             from joblib.externals.loky import get_reusable_executor
 
-            get_reusable_executor().shutdown(wait=True)
+            get_reusable_executor().shutdown(wait=True, kill_workers=stop.asked())
+
+
+def tell_workers() -> None:
+    """Ask the processes of this machine's pool to hand in what they have."""
+    import psutil
+
+    for process in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):
+            if "loky" in " ".join(process.cmdline()):
+                process.send_signal(signal.SIGINT)
 
 
 @contextmanager

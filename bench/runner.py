@@ -10,14 +10,14 @@ from typing import Any
 
 from rich.console import Console
 
-from bench import solve
+from bench import solve, stop
 from bench.child import Child, Limits, Setting
 from bench.config import ORACLE, RECALL_THRESHOLD, RunConfig
 from bench.environment import environment
 from bench.outcome import Outcome
 from bench.place import Place
-from bench.plan import Cell, Piece, make_cells, make_pieces, setting
-from bench.pool import WorkerLost, solved
+from bench.plan import Cell, Piece, make_cells, make_pieces, repeats_and_batch, setting
+from bench.pool import WorkerLost, solved, tell_workers
 from bench.progress import Meter
 from bench.store import Record
 from bench.timing import Stopwatch, drift_note
@@ -45,7 +45,7 @@ def run(config: RunConfig, place: Place) -> Record:
     hashes = draw_problems(record, cells, place)
     settings = {setting(config, m, c, place.plugins): m for c in cells if not c.skip for m in config.methods}
     ready = preflight(list(settings), config.call_limits, place.console)
-    record.put("run", describe(config, place, hashes, ready) | {"notes": _on_times(place) + notes})
+    record.put("run", describe(config, place, hashes, ready) | {"notes": _on_times(config, place) + notes})
     usable = {s for s, reply in ready.items() if reply["status"] == "ok"}
     record_unasked(record, config, cells, ready, place.plugins)
     live = [c for c in cells if not c.skip]
@@ -199,8 +199,9 @@ def accuracy(record: Record, config: RunConfig, cells: list[Cell], usable: set[S
 
     kinds = {m: registry.kind_of(registry.build(m, place.plugins)) for m in config.methods}
     pieces, fruitless = left(), 0
-    with Meter(place.console, "registering", sum(len(p.keys) for p in pieces)) as meter:
-        while pieces:
+    count = sum(len(p.keys) for p in pieces)
+    with stop.on_interrupt(tell_workers), Meter(place.console, "registering", count) as meter:
+        while pieces and not stop.asked():
             before = meter.count
             try:
                 for piece, outcomes in solved(pieces, place):
@@ -215,11 +216,17 @@ def accuracy(record: Record, config: RunConfig, cells: list[Cell], usable: set[S
             pieces = left()
 
 
-def _on_times(place: Place) -> list[str]:
+def _on_times(config: RunConfig, place: Place) -> list[str]:
     """What to know of the times of the accuracy problems."""
-    if place.jobs == 1 and not place.scheduler:
-        return []
-    return ["times beside accuracy were taken while several processes worked; the timing table has those taken alone"]
+    notes = []
+    if place.jobs > 1 or place.scheduler:
+        notes = [
+            "times beside accuracy were taken while several processes worked; the timing table has those taken alone"
+        ]
+    if batched := [m for m in config.methods if repeats_and_batch(config, m, place.plugins)[1] > 1]:
+        share = f"times beside accuracy are a batch's over its pairs (--batch {config.batch}; column batch): "
+        notes.append(share + ", ".join(batched))
+    return notes
 
 
 def write_run_json(record: Record, folder: Path) -> dict[str, Any]:

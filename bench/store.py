@@ -26,7 +26,17 @@ CREATE TABLE IF NOT EXISTS outcomes (
     seed INTEGER, status TEXT, pose BLOB, time_ms REAL, peak_mb REAL, device TEXT, threads INTEGER, message TEXT,
     stages TEXT, notes TEXT, PRIMARY KEY (phase, method, problem, repeat));
 """
+_LATER = {"batch": "INTEGER DEFAULT 1", "gpu_memory_mb": "REAL"}
+"""Columns of outcomes that records of earlier versions lack; they get them when they are opened."""
 _TAGS = ("object", "category", "angle_deg", "translation", "overlap", "symmetry")
+
+
+OUTCOME = (
+    "phase method problem repeat kind dataset condition points seed status pose time_ms peak_mb device threads".split()
+)
+OUTCOME += ["message", "stages", "notes", *_LATER]
+"""Columns of an outcome, in the order in which they are written."""
+_MARKS = ",".join("?" * len(OUTCOME))
 
 
 class Record:
@@ -39,6 +49,10 @@ class Record:
             self.db = sqlite3.connect(path, timeout=30)
             self.db.execute("PRAGMA journal_mode=WAL")
             self.db.executescript(_SCHEMA)
+            known = {row[1] for row in self.db.execute("PRAGMA table_info(outcomes)")}
+            for name, kind in _LATER.items():
+                if name not in known:
+                    self.db.execute(f"ALTER TABLE outcomes ADD COLUMN {name} {kind}")
         except sqlite3.DatabaseError as error:
             raise InputError(f"{path}: not a record of a run ({error}); use --fresh or another --out") from error
 
@@ -90,11 +104,12 @@ class Record:
                 *(o.phase, o.method, o.problem, o.repeat, kind, *cell, o.seed, o.status),
                 None if o.pose is None else np.asarray(o.pose, dtype=np.float64).tobytes(),
                 *(o.time_ms, o.peak_mb, o.device, o.threads, o.message, json.dumps(o.stages), json.dumps(o.notes)),
+                *(o.batch, o.gpu_memory_mb),
             )
             for o in outcomes
         ]
         with self.db:
-            self.db.executemany(f"INSERT OR REPLACE INTO outcomes VALUES ({','.join('?' * 18)})", rows)
+            self.db.executemany(f"INSERT OR REPLACE INTO outcomes ({', '.join(OUTCOME)}) VALUES ({_MARKS})", rows)
 
 
 def _matrix(blob: bytes, size: int = 4) -> NDArray[np.float64]:

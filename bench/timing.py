@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,6 +23,23 @@ from datasets.problems import ProblemKey
 from methods import registry
 
 DRIFT = 0.05
+BATCH = 32
+"""Pairs of a call that measures throughput."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One timed call: a pair, or several at once for the throughput, which is another number (phase `batch`)."""
+
+    method: str
+    number: int
+    cell: Cell
+    keys: tuple[ProblemKey, ...]
+
+    @property
+    def phase(self) -> str:
+        """The phase it is recorded under."""
+        return "timing" if len(self.keys) == 1 else "batch"
 
 
 class Stopwatch:
@@ -31,28 +50,23 @@ class Stopwatch:
         self.cells = self._make_cells()
         settings = {m: setting(config, m, self.cells[0], place.plugins) for m in config.methods}
         self.children = {m: Child(s, config.call_limits) for m, s in settings.items() if s in usable}
-        self.kinds = {m: registry.kind_of(registry.build(m, place.plugins)) for m in self.children}
-        self.spent = dict.fromkeys(self.children, 0.0)
-        self.warm: set[tuple[str, int]] = set()
+        self.methods = {m: registry.build(m, place.plugins) for m in self.children}
+        self.spent: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self.warm: set[tuple[str, int, str]] = set()
 
     def run(self) -> None:
         """Time what is not yet in the record."""
-        done = self.record.done("timing")
-        todo = [
-            (number, cell, key, method)
-            for number, cell, key in self._rounds()
-            for method in self.children
-            if (method, key.id, number) not in done
-        ]
+        done = {phase: self.record.done(phase) for phase in ("timing", "batch")}
+        todo = [t for t in self._turns() if (t.method, t.keys[-1].id, t.number) not in done[t.phase]]
         looks = {0, len(todo) // 2, len(todo) - 1}
         sentinel: list[float] = []
         try:
             with Meter(self.place.console, "timing", len(todo)) as meter:
-                for turn, (number, cell, key, method) in enumerate(todo):
-                    sentinel += [sentinel_ms()] if turn in looks else []
-                    row = self._time(method, number, cell, key)
-                    self.record.add_outcomes([row], self.kinds[method], cell.columns)
-                    meter.step(1, f"{method} at {cell.points} points")
+                for number, turn in enumerate(todo):
+                    sentinel += [sentinel_ms()] if number in looks else []
+                    kind = registry.kind_of(self.methods[turn.method])
+                    self.record.add_outcomes(self._time(turn), kind, turn.cell.columns)
+                    meter.step(1, f"{turn.method} at {turn.cell.points} points")
         finally:
             for child in self.children.values():
                 child.close()
@@ -67,32 +81,53 @@ class Stopwatch:
         cells = (make_cell(self.config, dataset, name, text, n) for n in self.config.timing_points)
         return list({c.name: c for c in cells}.values())
 
-    def _rounds(self) -> Iterator[tuple[int, Cell, ProblemKey]]:
+    def _turns(self) -> Iterator[Turn]:
+        """Round by round, every method at every size: first one pair at a time, then batches, by those that take them."""
+        rounds = range(self.config.timing_rounds)
+        for number in rounds:
+            for cell in self.cells:
+                key = self._key(cell, number)
+                yield from (Turn(method, number, cell, (key,)) for method in self.children)
+        batched = [m for m, made in self.methods.items() if registry.is_batched(made)]
+        for number in rounds:
+            for cell in self.cells:
+                keys = self._batch(cell)
+                yield from (Turn(method, number, cell, keys) for method in batched if len(keys) > 1)
+
+    def _key(self, cell: Cell, number: int) -> ProblemKey:
+        """The problem of a round, posed by an angle of the round's bin; real pairs are posed as they are."""
+        if condition(cell.condition).real:
+            return cell.keys[number % len(cell.keys)]
         c = self.config
         bins = list(zip(c.angles, c.angles[1:], strict=False))
-        for number in range(c.timing_rounds):
-            for cell in self.cells:
-                which = bins[number % len(bins)]
-                posed = ProblemKey(*cell.columns, number, c.seed, "test", c.sampler, which)
-                real = condition(cell.condition).real  # whose poses are as they are
-                yield number, cell, cell.keys[number % len(cell.keys)] if real else posed
+        return ProblemKey(*cell.columns, number, c.seed, "test", c.sampler, bins[number % len(bins)])
 
-    def _time(self, method: str, number: int, cell: Cell, key: ProblemKey) -> Outcome:
-        """One timed call, or the reason why there is none. The first call at a size is a warm-up and not recorded."""
-        reason = cell.skip
-        if self.spent[method] > self.config.timing_budget_s:
-            reason = f"the timing budget of {self.config.timing_budget_s:g} s a method is spent"
+    def _batch(self, cell: Cell) -> tuple[ProblemKey, ...]:
+        """The pairs of a batch, the same in every round, of angles of all bins; real pairs as many as there are."""
+        if condition(cell.condition).real:
+            return cell.keys[:BATCH]
+        c = self.config
+        bounds = (c.angles[0], c.angles[-1])
+        return tuple(ProblemKey(*cell.columns, i, c.seed, "test", c.sampler, bounds) for i in range(BATCH))
+
+    def _time(self, turn: Turn) -> list[Outcome]:
+        """A timed call, or the reason why there is none. The first of its kind at a size is a warm-up and not recorded."""
+        reason, budget = turn.cell.skip, self.config.timing_budget_s
+        if self.spent[turn.method, turn.phase] > budget:
+            reason = f"the timing budget of {budget:g} s a method is spent"
         if reason:
-            return Outcome(method, key.id, "skipped", "timing", number, key.seed, message=reason)
-        problem = solve.draw(key, self.place.data, self.place.plugins)
-        self.record.add_problems([problem])
+            of = turn.method, turn.phase, turn.number
+            return [Outcome(of[0], k.id, "skipped", *of[1:], k.seed, message=reason) for k in turn.keys]
+        problems = [solve.draw(key, self.place.data, self.place.plugins) for key in turn.keys]
+        self.record.add_problems(problems)
         start = time.monotonic()
-        if (method, cell.points) not in self.warm:
-            self.warm.add((method, cell.points))
-            solve.ask(self.children[method], problem, "timing", number)
-        outcome = solve.ask(self.children[method], problem, "timing", number)
-        self.spent[method] += time.monotonic() - start
-        return outcome
+        ask = self.children[turn.method], problems, turn.phase, turn.number
+        if (turn.method, turn.cell.points, turn.phase) not in self.warm:
+            self.warm.add((turn.method, turn.cell.points, turn.phase))
+            solve.ask_all(*ask)
+        outcomes = solve.ask_all(*ask)
+        self.spent[turn.method, turn.phase] += time.monotonic() - start
+        return outcomes
 
 
 def sentinel_ms() -> float:

@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def main() -> None:
             reply = reply_of(method, message["check"])
         else:
             assert method is not None
-            reply = answer(method, device, message)
+            reply = (answer_batch if message["do"] == "register_batch" else answer)(method, device, message)
         pickle.dump(reply, answers, protocol=5)
         answers.flush()
 
@@ -75,20 +76,55 @@ def _setup(message: Reply) -> tuple[Method | None, Reply]:
 
 
 def answer(method: Method, device: str, message: Reply) -> Reply:
-    """One call of a method, timed: `status`, `pose`, `message`, `time_ms`, `peak_mb`, `stages` (ms), `notes`.
+    """One call of a method, timed: `status`, `pose`, `message`, `time_ms`, `peak_mb`, `gpu_memory_mb`, `stages` (ms), `notes`.
 
     Args:
         method: set up already.
         device: what it computes on.
         message: `source`, `target` and `seed`.
     """
+    return _measured(
+        method,
+        device,
+        message["seed"],
+        lambda: {"pose": _plain_pose(method.register(message["source"], message["target"]))},
+    )
+
+
+def answer_batch(method: Method, device: str, message: Reply) -> Reply:
+    """One call on several pairs, timed as a whole: as `answer`, and `answers` with `status`, `pose` and `message` of each pair.
+
+    Args:
+        method: set up already.
+        device: what it computes on.
+        message: `sources`, `targets` and `seed`.
+    """
+    return _measured(
+        method,
+        device,
+        message["seed"],
+        lambda: {"answers": [_of_pair(a) for a in method.register_batch(message["sources"], message["targets"])]},
+    )
+
+
+def _of_pair(one: Any) -> Reply:
+    """One answer of a batch."""
+    if isinstance(one, NoSolution):
+        return {"status": "no_solution", "pose": None, "message": str(one)}
+    return {"status": "ok", "pose": _plain_pose(one), "message": ""}
+
+
+def _measured(method: Method, device: str, seed: int, call: Callable[[], Reply]) -> Reply:
+    """What a call replies, or how it failed, with its time and memory."""
     reply: Reply = {"status": "ok", "pose": None, "message": ""}
-    method.begin(message["seed"])
-    idle = _reset_peak()
+    method.begin(seed)
+    cuda = _cuda(device)
+    idle, gpu_idle = _reset_peak(), _reset_gpu_peak(cuda, device)
     start = time.perf_counter()
     try:
-        reply["pose"] = _plain_pose(method.register(message["source"], message["target"]))
-        _synchronise(device)
+        reply |= call()
+        if cuda is not None:  # a GPU answers before it is done; the clock stops when it is
+            cuda.synchronize(device)
     except NoSolution as reason:
         reply |= {"status": "no_solution", "message": str(reason)}
     except BaseException as error:
@@ -96,6 +132,7 @@ def answer(method: Method, device: str, message: Reply) -> Reply:
         reply |= {"status": _status_of(error), "message": f"{type(error).__name__}: {error}".split("\n")[0]}
     reply["time_ms"] = 1e3 * (time.perf_counter() - start)
     reply["peak_mb"] = _peak() - idle
+    reply["gpu_memory_mb"] = _gpu_peak(cuda, device) - gpu_idle
     reply["stages"] = {k: 1e3 * v for k, v in method.scratch.stages.items()}
     reply["notes"] = _plain(method.scratch.notes)
     return reply
@@ -108,12 +145,25 @@ def _status_of(error: BaseException) -> str:
     return "out_of_memory" if no_memory else "error"
 
 
-def _synchronise(device: str) -> None:
-    """A GPU answers before it is done; the clock stops when it is."""
-    if device.startswith("cuda"):
-        import torch
+def _cuda(device: str) -> Any:
+    """`torch.cuda` if the device is one of its own and is there; else None."""
+    if not device.startswith("cuda"):
+        return None
+    import torch
 
-        torch.cuda.synchronize(device)
+    return torch.cuda if torch.cuda.is_available() else None
+
+
+def _reset_gpu_peak(cuda: Any, device: str) -> float:
+    """Forget the peak of what torch allocated on a GPU and return what it holds now in MB; NaN without one."""
+    if cuda is None:
+        return float("nan")
+    cuda.reset_peak_memory_stats(device)
+    return float(cuda.memory_allocated(device)) / 2**20
+
+
+def _gpu_peak(cuda: Any, device: str) -> float:
+    return float("nan") if cuda is None else float(cuda.max_memory_allocated(device)) / 2**20
 
 
 def _plain_pose(pose: Any) -> Any:

@@ -21,7 +21,7 @@ from scipy.spatial.transform import Rotation
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench import reporting
-from bench.store import Record
+from bench.store import OUTCOME, Record
 
 METHODS = {f"method{i:02d}": ("local", "global", "global", "learned")[i % 4] for i in range(12)}
 CONDITIONS = ("clean", "noisy", "resampled", "partial")
@@ -66,7 +66,7 @@ def fill(db: sqlite3.Connection, condition: str, start: int, n: int, rng: np.ran
             )
             for i in range(n)
         ]
-        db.executemany(f"INSERT INTO outcomes VALUES ({','.join('?' * 18)})", answers)
+        db.executemany(f"INSERT INTO outcomes ({', '.join(OUTCOME[:18])}) VALUES ({','.join('?' * 18)})", answers)
 
 
 def time_alone(db: sqlite3.Connection) -> None:
@@ -74,7 +74,9 @@ def time_alone(db: sqlite3.Connection) -> None:
     rows = db.execute("SELECT problem FROM problems WHERE condition = ? LIMIT 12", (CONDITIONS[0],)).fetchall()
     columns = "method, problem, repeat, kind, dataset, condition, points, seed, status, pose, time_ms, peak_mb, device, threads"
     db.executemany(
-        f"INSERT INTO outcomes SELECT 'timing', {columns}, message, stages, notes FROM outcomes WHERE problem = ?", rows
+        f"INSERT INTO outcomes SELECT 'timing', {columns}, message, stages, notes, batch, gpu_memory_mb "
+        "FROM outcomes WHERE problem = ?",
+        rows,
     )
 
 

@@ -133,6 +133,11 @@ def is_random(method: Method) -> bool:
     return any(map(is_random, method.parts)) if isinstance(method, Chain) else method.random
 
 
+def is_batched(method: Method) -> bool:
+    """Whether a method solves several pairs at once. A chain does not, nor what depends on the seed of the pair."""
+    return method.batched and not is_random(method)
+
+
 def environment_of(method: Method) -> dict[str, str]:
     """Environment variables the method's process must start with."""
     parts = method.parts if isinstance(method, Chain) else (method,)

@@ -104,6 +104,8 @@ def outcomes_of(problems, name, phase, draw):
             "stages": [{"features": ms * 0.7, "solve": ms * 0.3} for _ in range(n)],
             "notes": [{"confidence": 0.5, "weights": "shapes40.safetensors"} if kind == "learned" else {}] * n,
             "phase": phase,
+            "batch": 1,
+            "gpu_memory_mb": np.nan,
             "dataset": problems["dataset"],
             "condition": problems["condition"],
             "points": problems["points"],

@@ -9,6 +9,7 @@ from bench.store import Record
 
 _OUTCOME = ["phase", "method", "problem", "repeat", "kind", "dataset", "condition", "points", "seed", "status"]
 _REST = ["time_ms", "peak_mb", "device", "threads", "message"]
+_ORDER = [*_OUTCOME, "pose", *_REST, "stages", "notes"]
 
 
 def write_record(run, folder, clouds=64):
@@ -36,5 +37,5 @@ def write_record(run, folder, clouds=64):
     ]
     with record.db:
         record.db.executemany(f"INSERT INTO problems VALUES ({','.join('?' * 15)})", problems)
-        record.db.executemany(f"INSERT INTO outcomes VALUES ({','.join('?' * 18)})", rows)
+        record.db.executemany(f"INSERT INTO outcomes ({','.join(_ORDER)}) VALUES ({','.join('?' * 18)})", rows)
     record.close()
