@@ -22,9 +22,10 @@ def visible_on_grid(cloud: NDArray[Any]) -> NDArray[np.intp]:
     cell = np.floor((cloud[:, :2] + HALF_WIDTH) * (GRID / (2 * HALF_WIDTH))).astype(np.int64)
     inside = np.flatnonzero(((cell >= 0) & (cell < GRID)).all(axis=1))
     number = cell[inside, 0] * GRID + cell[inside, 1]
-    order = np.lexsort((cloud[inside, 2], number))
-    first = np.unique(number[order], return_index=True)[1]
-    return np.sort(inside[order[first]])
+    far_to_near = np.argsort(cloud[inside, 2], kind="stable")[::-1]
+    nearest = np.full(GRID * GRID, -1)
+    nearest[number[far_to_near]] = inside[far_to_near]  # of a cell's points the last one written stays: the nearest
+    return np.sort(nearest[nearest >= 0])
 
 
 def visible_points(cloud: NDArray[Any], distance: float = 100.0, power: float = 4.0) -> NDArray[np.intp]:
