@@ -38,8 +38,13 @@ def candidates(source: Array, target: Array, share: float, checked: int) -> Cand
 
 
 def principal_axes(centred: Array) -> Array:
-    """Principal axes of a centred cloud (N, 3): the columns of a rotation (3, 3), the least extent first."""
+    """Principal axes of a centred cloud (N, 3): the columns of a rotation (3, 3), the least extent first.
+
+    They point where the third moment along them is positive, but for the last, which makes the frame right-handed: so they
+    turn with the cloud.
+    """
     axes = np.linalg.eigh(centred.T @ centred)[1]
+    axes = axes * np.where(((centred @ axes) ** 3).sum(axis=0) < 0, -1.0, 1.0)
     return np.asarray(axes * [1.0, 1.0, np.linalg.det(axes)])
 
 
