@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from collections.abc import Mapping
+from typing import Any
 
 from methods._principal import candidates, distances
-from methods.base import Cloud, NoSolution, Pose
-from methods.deepgmr import DeepGMR, _restored
-
-if TYPE_CHECKING:
-    from methods.nn.aligned import AlignedNet
+from methods.base import Cloud, Pose
+from methods.deepgmr import DeepGMR
+from methods.nn.learned import restored
 
 _CHECKED = 400
 
@@ -29,17 +26,18 @@ class DeepGMRResampled(DeepGMR):
     """
 
     variants = {"deepgmr_resampled": {}}
+    trained = "deepgmr_resampled"
+    size = {"features": "xyz", "loss": "rmse", "symmetric": True}
 
     training: str = "resampled"
     alignments: int = 4
 
     @classmethod
-    def network(cls, **config: Any) -> AlignedNet:
-        """A freshly initialised network; `config` overrides fields of `methods.nn.gmr.GmrConfig`."""
+    def parts(cls) -> tuple[type[Any], type[Any], Mapping[str, tuple[str, ...]]]:
+        """See `Learned.parts`."""
         from methods.nn.aligned import AlignedNet
-        from methods.nn.gmr import GmrConfig
 
-        return AlignedNet(GmrConfig(**{"features": "xyz", "loss": "rmse", "symmetric": True, **config}))
+        return AlignedNet, *super().parts()[1:]
 
     def register(self, source: Cloud, target: Cloud) -> Pose:
         """See `Method.register`."""
@@ -59,9 +57,7 @@ class DeepGMRResampled(DeepGMR):
             with self.stage("solve"):
                 repeated = [x.expand(len(seen[1]), -1, -1) for x in (gamma[0], pair[0], pair[1])]
                 T = net.poses((repeated[0], gamma[1]), (repeated[1], repeated[2]))[0].cpu().numpy()
-        if not np.isfinite(T).all():
-            raise NoSolution("the network's answer is not finite")
         with self.stage("matching"):
             found_distances = distances(plain[0], plain[1], T[:, :3, :3], T[:, :3, 3], SHARE, _CHECKED)
         self.note(distance=float(found_distances.min()))
-        return _restored(T[found_distances.argmin()], scale, centres)
+        return restored(T[found_distances.argmin()], scale, centres)

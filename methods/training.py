@@ -93,7 +93,9 @@ class Settings:
     @property
     def title(self) -> str:
         """The name of the run's files."""
-        return self.name or f"{self.method}_{self.dataset}_{self.condition}"
+        usual = self.sampler == Settings.sampler
+        method = self.method if usual else f"{self.method}_{self.sampler}"
+        return self.name or f"{method}_{self.dataset}_{self.condition}"
 
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
@@ -158,13 +160,13 @@ def settings_of(options: argparse.Namespace) -> Settings:
     return made
 
 
-def run(options: argparse.Namespace) -> Path:
+def run(options: argparse.Namespace) -> None:
     """Train as `bench.py train` was asked to. Starts the process again if the allocator is not set for speed."""
     settings = settings_of(options)
     if sys.platform == "linux" and any(os.environ.get(k) != v for k, v in MALLOC.items()):
         sys.stdout.flush()
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **MALLOC})
-    return train(settings, options.checkpoints / settings.title, options.weights / f"{settings.title}.safetensors")
+    train(settings, options.checkpoints / settings.title, options.weights / f"{settings.title}.safetensors")
 
 
 def command_of(settings: Settings) -> str:
@@ -182,7 +184,7 @@ def command_of(settings: Settings) -> str:
 def build(method: str) -> Any:
     """The freshly initialised network of a learned method, as a `torch.nn.Module` that is a `Network`."""
     known = [c for m in package_modules("methods") for c in classes_of(m, Method) if hasattr(c, "network")]
-    found = {c.__module__.rsplit(".", 1)[-1]: c for c in known}
+    found = {c.trained: c for c in known}  # type: ignore[attr-defined]
     if method not in found:
         raise unknown("learned method", method, found)
     return found[method].network()  # type: ignore[attr-defined]
@@ -258,7 +260,9 @@ def _every_truth(problems: list[Problem]) -> NDArray[np.float64]:
     for problem in problems:
         name = problem.tags.get("symmetry")
         if not name:
-            raise InputError(f"{problem.key.dataset}: its objects' symmetries are not known; train on shapes40, which knows them")
+            raise InputError(
+                f"{problem.key.dataset}: its objects' symmetries are not known; train on shapes40, which knows them"
+            )
         g = members(name, _TURNS)
         turns = np.tile(np.eye(4), (len(g), 1, 1))
         turns[:, :3, :3] = g

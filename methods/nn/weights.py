@@ -57,7 +57,7 @@ def read_card(file: Path) -> Card:
 
     _refuse_pickle(file)
     try:
-        with safe_open(file, framework="pt") as handle:
+        with safe_open(file, framework="numpy") as handle:
             stored = (handle.metadata() or {}).get("card")
     except FileNotFoundError as error:
         raise InputError(f"{file}: no such weight file; `bench.py train` writes one") from error
@@ -94,12 +94,12 @@ def read_tensors(file: Path, wanted: dict[str, Tensor]) -> dict[str, Tensor]:
     return found
 
 
-def choose(method: str, domain: str, training: str, folder: Path) -> Path:
+def choose(method: str, domain: str, training: str, folder: Path, sampler: str = "axis_angle") -> Path:
     """The weight file for a domain such as `modelnet40` or `modelnet40/first20` (objects of the other categories).
 
-    Of a method's files trained under the condition `training` (or `unseen`, which is noisy on the first categories), those
-    of the domain's own data set come first, then those of `shapes40`; the one that has seen the most categories, but none
-    beyond the first n (alphabetically) where the domain says `firstn`.
+    Of a method's files trained on rotations of `sampler` under the condition `training` (or `unseen`, which is noisy on the
+    first categories), those of the domain's own data set come first, then those of `shapes40`; the one that has seen the
+    most categories, but none beyond the first n (alphabetically) where the domain says `firstn`.
 
     Raises:
         Unavailable: there is none; names the command that trains it.
@@ -107,18 +107,26 @@ def choose(method: str, domain: str, training: str, folder: Path) -> Path:
     dataset, _, part = domain.partition("/")
     conditions = {training, "unseen"} if training == "noisy" else {training}
     fitting = []
-    for file in sorted(folder.glob("*.safetensors")):
-        card = read_card(file)
-        told = card.provenance
-        if card.method == method and told["condition"] in conditions and _allowed(told, part):
-            own = told["dataset"] == dataset
-            if own or told["dataset"] == EMBEDDED:
-                fitting.append((own, len(told["categories"]), file))
+    for file, told in available(method, sampler, folder).items():
+        own = told["dataset"] == dataset
+        if told["condition"] in conditions and _allowed(told, part) and (own or told["dataset"] == EMBEDDED):
+            fitting.append((own, len(told["categories"]), file))
     if not fitting:
-        condition = "unseen" if part else training
-        command = f"bench.py train {method} --dataset {dataset} --condition {condition}"
-        raise Unavailable(f"no weights of {method} for {domain} in {folder.name}/; train them: {command}")
+        made = command(method, dataset, "unseen" if part else training, sampler)
+        raise Unavailable(f"no weights of {method} for {domain} in {folder.name}/; train them: {made}")
     return max(fitting, key=lambda entry: entry[:2])[2]
+
+
+def available(method: str, sampler: str, folder: Path) -> dict[Path, dict[str, Any]]:
+    """File to provenance, of every weight file of a method that was trained on rotations of a sampler."""
+    cards = {file: read_card(file) for file in sorted(folder.glob("*.safetensors"))}
+    return {f: c.provenance for f, c in cards.items() if c.method == method and c.provenance["sampler"] == sampler}
+
+
+def command(method: str, dataset: str, condition: str, sampler: str) -> str:
+    """The command that trains weights."""
+    told = "" if sampler == "axis_angle" else f" --sampler {sampler}"
+    return f"bench.py train {method} --dataset {dataset} --condition {condition}{told}"
 
 
 def _allowed(provenance: dict[str, Any], part: str) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,11 +17,14 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
+from scipy.spatial import cKDTree
+from scipy.spatial.transform import Rotation
 
 from common.errors import InputError
 from datasets.registry import load
+from datasets.symmetry import members
 from methods import training
-from methods.deepgmr import load_network
+from methods.deepgmr import DeepGMR
 from methods.training import (
     Part,
     Settings,
@@ -34,6 +39,13 @@ from methods.training import (
 )
 
 OBJECTS = 40
+ROOT = Path(__file__).parents[2]
+
+
+def posed(seed: int) -> np.ndarray:
+    T = np.eye(4)
+    T[:3, :3] = Rotation.random(random_state=seed).as_matrix()
+    return T
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +129,7 @@ def test_weights_tell_where_they_come_from(settings: Settings, tmp_path: Path) -
     assert settings.data not in json.dumps(card)
     assert told["command"].startswith("bench.py train deepgmr --dataset modelnet40 --condition unseen")
     assert told["command"].endswith("--data $BENCH_DATA")
-    assert load_network(file).config.components == 16
+    assert DeepGMR.load(file).config.components == 16
 
 
 def test_another_run_s_checkpoint_is_refused(settings: Settings, tmp_path: Path) -> None:
@@ -215,3 +227,39 @@ def test_sizes_that_can_not_be(
 ) -> None:
     with pytest.raises(InputError, match=message):
         run(replace(settings, points=points, condition=condition), tmp_path)
+
+
+def test_the_command_ends_well_and_its_weights_are_read(tmp_path: Path) -> None:
+    words = "bench.py train deepgmr --preset smoke --steps 2 --points 64 --validate-every 1 --name tiny".split()
+    folders = ["--checkpoints", str(tmp_path / "c"), "--weights", str(tmp_path)]
+    ended = subprocess.run([sys.executable, *words, *folders], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0 and not ended.stderr, ended.stderr
+    assert DeepGMR.load(tmp_path / "tiny.safetensors").config.components == 16
+
+
+@pytest.mark.parametrize("symmetry", ["C1", "C4", "D2", "Cinf"])
+def test_every_truth_of_a_symmetric_object_maps_it_onto_itself(symmetry: str) -> None:
+    """Of points with the symmetry, each truth gives the same cloud; the drawn truth is the first."""
+    problem = training.draw(Part(load("shapes40"), False), Settings("deepgmr"), 32, 0, 1)[0]
+    problem = replace(problem, tags={**problem.tags, "symmetry": symmetry})
+    truths = training._every_truth([problem, problem])
+    assert truths.shape[0] == 2 and np.allclose(truths[0, 0], problem.T_target_source)
+    orbit = members(symmetry, 48) @ np.random.default_rng(0).normal(size=3)
+    source = orbit @ problem.source_pose[:3, :3].T + problem.source_pose[:3, 3]
+    target = cKDTree(source @ truths[0, 0, :3, :3].T + truths[0, 0, :3, 3])
+    for truth in truths[0]:
+        assert target.query(source @ truth[:3, :3].T + truth[:3, 3])[0].max() < 1e-9
+
+
+def test_a_symmetric_loss_needs_known_symmetries(settings: Settings) -> None:
+    network = training.build("deepgmr_resampled")
+    problems = training.draw(Part(load(settings.dataset, settings.data), False), settings, 32, 0, 2)
+    with pytest.raises(InputError, match="symmetries are not known; train on shapes40"):
+        training.collate(network, problems, "cpu")
+
+
+def test_the_nearest_truth_counts() -> None:
+    T, other = torch.eye(4, dtype=torch.float64)[None], torch.from_numpy(posed(3))[None]
+    x = torch.randn(1, 20, 3)
+    truths = torch.stack([other, T], dim=1)
+    assert rmse(T, truths, x).item() < 1e-5 < rmse(T, other, x).item()
