@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from methods.base import Cloud, Pose
+import numpy as np
+from numpy.typing import NDArray
+
+from methods.base import Cloud, NoSolution, Pose
 from methods.nn.learned import Learned, restored
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from methods.nn.gmm import Mixture
     from methods.nn.gmr import GmrNet
 
 _UNTRAINED_SEED = 0
@@ -21,12 +27,16 @@ class DeepGMR(Learned):
     Parameters:
         untrained: a control: the network as initialised, its batch norms using each cloud's own statistics as at the
             first step of training. What the mathematics gives without learning.
+        bfloat16: whether the wide layers compute in bfloat16, where the device is faster with it.
     """
 
     variants = {"deepgmr": {}}
     trained = "deepgmr"
 
+    batched = True
+
     untrained: bool = False
+    bfloat16: bool = True
 
     @classmethod
     def parts(cls) -> tuple[type[Any], type[Any], Mapping[str, tuple[str, ...]]]:
@@ -50,20 +60,57 @@ class DeepGMR(Learned):
         self.state["weights"] = "none: untrained"
         return untrained()
 
+    def setup(self, device: str, seed: int, domain: str) -> None:
+        """See `Learned.setup`; notes the precision of the network's wide layers."""
+        super().setup(device, seed, domain)
+        narrow = self.bfloat16 and not self.untrained and has_bfloat16(device)
+        if narrow:
+            self.state["net"].backbone.narrow()
+        self.note(precision="bfloat16" if narrow else "float32")
+
     def register(self, source: Cloud, target: Cloud) -> Pose:
         """See `Method.register`."""
+        answer = self._solve([source], [target])[0]
+        if isinstance(answer, NoSolution):
+            raise answer
+        return answer
+
+    def register_batch(self, sources: Sequence[Cloud], targets: Sequence[Cloud]) -> list[Pose | NoSolution]:
+        """See `Method.register_batch`. The control's batch norms see one cloud at a time, so it goes pair by pair."""
+        return super().register_batch(sources, targets) if self.untrained else self._solve(sources, targets)
+
+    def _solve(self, sources: Sequence[Cloud], targets: Sequence[Cloud]) -> list[Pose | NoSolution]:
+        ready = [self._ready(*pair) for pair in zip(sources, targets, strict=True)]
+        clouds = [pair[0] for pair in ready if not isinstance(pair, NoSolution)]
+        poses = iter(self._poses(*zip(*clouds, strict=True)) if clouds else ())
+        return [pair if isinstance(pair, NoSolution) else _answer(next(poses), *pair[1:]) for pair in ready]
+
+    def _ready(self, source: Cloud, target: Cloud) -> tuple[list[Tensor], float, list[Pose]] | NoSolution:
+        try:
+            return self.tensors(source, target)
+        except NoSolution as reason:
+            return reason
+
+    def _poses(self, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> NDArray[np.float64]:
+        """T_target_source (B, 4, 4) of prepared clouds (1, N, 3) and (1, M, 3)."""
         import torch
 
+        from methods.nn.gmm import align
+
         net: GmrNet = self.state["net"]
-        pair, scale, centres = self.tensors(source, target)
         with torch.inference_mode():
+            if sources[0].shape == targets[0].shape and not self.untrained:
+                clouds = [torch.cat([*sources, *targets])]  # one pass is cheaper than two
+            else:
+                clouds = [torch.cat(list(sources)), torch.cat(list(targets))]
             with self.stage("features"):
-                features = [net.describe(cloud) for cloud in pair]
+                features = [net.describe(some) for some in clouds]
             with self.stage("network"):
-                gamma = (net(features[0]), net(features[1]))
+                gamma = [net(some) for some in features]
             with self.stage("solve"):
-                T = net.poses(gamma, (pair[0], pair[1]))[0][0].cpu().numpy()
-        return restored(T, scale, centres)
+                source, target = _mixtures(gamma, clouds)
+                T: NDArray[np.float64] = align(source, target, net.config.centring).cpu().numpy()
+        return T
 
 
 class Untrained(DeepGMR):
@@ -77,6 +124,30 @@ class Untrained(DeepGMR):
     @classmethod
     def check_available(cls) -> None:
         """See `Method.check_available`: it needs no weights."""
+
+
+def _mixtures(gamma: Sequence[Tensor], clouds: Sequence[Tensor]) -> list[Mixture]:
+    """Those of sources and of targets, which lie in one tensor or in two."""
+    from methods.nn.gmm import Mixture, mixture
+
+    made = [mixture(g.double(), cloud.double()) for g, cloud in zip(gamma, clouds, strict=True)]
+    return made if len(made) == 2 else [Mixture(*half) for half in zip(*(x.chunk(2) for x in made[0]), strict=True)]
+
+
+def _answer(T: Pose, scale: float, centres: list[Pose]) -> Pose | NoSolution:
+    try:
+        return restored(T, scale, centres)
+    except NoSolution as reason:
+        return reason
+
+
+def has_bfloat16(device: str) -> bool:
+    """Whether a device multiplies matrices faster in bfloat16 than in float32; a CPU does with AMX."""
+    import torch
+
+    return (
+        torch.cpu.get_capabilities().get("amx_bf16", False) if device == "cpu" else torch.cuda.is_bf16_supported(False)
+    )
 
 
 def untrained() -> GmrNet:

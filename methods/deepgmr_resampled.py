@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from methods._principal import candidates, distances
-from methods.base import Cloud, Pose
+from methods.base import Cloud, Method, Pose
 from methods.deepgmr import DeepGMR
 from methods.nn.learned import restored
 
@@ -28,6 +28,9 @@ class DeepGMRResampled(DeepGMR):
     variants = {"deepgmr_resampled": {}}
     trained = "deepgmr_resampled"
     size = {"features": "xyz", "loss": "rmse", "symmetric": True}
+
+    batched = False
+    register_batch = Method.register_batch
 
     training: str = "resampled"
     alignments: int = 4

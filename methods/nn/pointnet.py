@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -10,6 +9,16 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
+
+from methods.nn.spread import Piece, pieces, spread
+
+_ROWS = 512
+"""Points that pass through the layers at once on the CPU: their widest layer fits the second cache."""
+_HELD = 1 << 13
+"""Points of small clouds whose widest layer is held at once."""
+_EXACT = 2
+"""Layers that stay float32 where the others are bfloat16."""
 
 
 class PointLayer(nn.Module):
@@ -32,24 +41,37 @@ class PointLayer(nn.Module):
         # On (B * N, C): Linear and batch norm are several times faster there than a 1 x 1 convolution on (B, C, N).
         return torch.relu_(self.norm(y.reshape(-1, y.shape[-1]))).view(y.shape)
 
-    def folded(self) -> PointLayer:
+    def folded(self) -> FoldedLayer:
         """The same layer for inference, its batch norm's running statistics folded into the weights."""
         norm = self.norm
         assert isinstance(norm, nn.BatchNorm1d) and norm.running_mean is not None and norm.running_var is not None
         scale = norm.weight / torch.sqrt(norm.running_var + norm.eps)
-        layer = copy.deepcopy(self)
-        layer.norm = nn.Identity()
-        layer.linear = _linear(self.linear.weight * scale[:, None], norm.bias - scale * norm.running_mean)
-        layer.context = _linear(self.context.weight * scale[:, None], None) if self.context is not None else None
-        return layer
+        context = None if self.context is None else self.context.weight * scale[:, None]
+        return FoldedLayer(self.linear.weight * scale[:, None], norm.bias - scale * norm.running_mean, context)
 
 
-def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
-    layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
-    layer.weight = nn.Parameter(weight.detach().clone(), requires_grad=False)
-    if bias is not None:
-        layer.bias = nn.Parameter(bias.detach().clone(), requires_grad=False)
-    return layer
+class FoldedLayer(nn.Module):
+    """Linear and ReLU on every point, in the precision of the weights: a `PointLayer` for inference."""
+
+    def __init__(self, weight: Tensor, bias: Tensor, context: Tensor | None) -> None:
+        super().__init__()
+        for name, value in (("weight", weight), ("bias", bias), ("context", context)):
+            self.register_buffer(name, None if value is None else value.detach().clone())
+
+    weight: Tensor
+    bias: Tensor
+    context: Tensor | None
+
+    def forward(self, points: Tensor, cloud: Tensor | None = None) -> Tensor:
+        """(B, N, inputs) and (B, context) to (B, N, outputs)."""
+        points, bias = points.to(self.weight.dtype), self.bias
+        if self.context is not None:
+            assert cloud is not None
+            bias = functional.linear(cloud.to(self.weight.dtype), self.context, bias)
+            if len(bias) > 1:
+                return torch.relu_(functional.linear(points, self.weight).add_(bias[:, None]))
+            bias = bias[0]  # of one cloud it is a bias as any other, and costs no pass over the points
+        return torch.relu_(functional.linear(points, self.weight, bias))
 
 
 def max_pool(x: Tensor) -> Tensor:
@@ -98,8 +120,8 @@ def _chain(widths: Sequence[int]) -> nn.Sequential:
     return nn.Sequential(*(PointLayer(a, b) for a, b in pairwise(widths)))
 
 
-def _layers(chain: nn.Sequential) -> list[PointLayer]:
-    return [layer for layer in chain if isinstance(layer, PointLayer)]
+def _folded(chain: nn.Sequential) -> nn.Sequential:
+    return nn.Sequential(*(layer.folded() for layer in chain if isinstance(layer, PointLayer)))
 
 
 class PointNet(nn.Module):
@@ -115,19 +137,56 @@ class PointNet(nn.Module):
     def __init__(self, inputs: int, local: Sequence[int], head: Sequence[int], outputs: int) -> None:
         super().__init__()
         self.local = _chain([inputs, *local])
-        self.join = PointLayer(local[-1], head[0], context=local[-1])
+        self.join: PointLayer | FoldedLayer = PointLayer(local[-1], head[0], context=local[-1])
         self.head = _chain(head)
         self.last = nn.Linear(head[-1], outputs)
 
     def forward(self, features: Tensor) -> Tensor:
+        if isinstance(self.join, FoldedLayer) and features.device.type == "cpu":
+            return self._in_pieces(features)
         x: Tensor = self.local(features)
-        x = self.head(self.join(x, max_pool(x)))
+        return self._scores(x, max_pool(x))
+
+    def _scores(self, x: Tensor, top: Tensor) -> Tensor:
+        """From the widest layer (B, N, C) and its maximum (B, C)."""
+        x = self.head(self.join(x, top))
         with torch.autocast(x.device.type, enabled=False):  # bfloat16 scores would quantise the assignments
             scores: Tensor = self.last(x.to(self.last.weight.dtype))
         return scores
 
+    def _in_pieces(self, features: Tensor) -> Tensor:
+        """The same, a few clouds at a time, in pieces that fit the cache: memory for `_HELD` points, or one cloud."""
+        count, points, _ = features.shape
+        scores = features.new_empty(count, points, self.last.out_features)
+        group = max(1, _HELD // points)
+        for first in range(0, count, group):
+            self._group(features[first : first + group], scores[first : first + group])
+        return scores
+
+    def _group(self, features: Tensor, scores: Tensor) -> None:
+        """Write the scores (B, N, outputs) of features (B, N, inputs): all pieces up to the max-pool, then the rest of all."""
+        parts = pieces(len(features), features.shape[1], _ROWS)
+
+        def widen(part: Piece) -> tuple[Tensor, Tensor]:
+            x: Tensor = self.local(features[part.cloud, part.rows][None])
+            return x, max_pool(x)
+
+        wide = spread(widen, parts)
+        tops = torch.cat([top for _, top in wide]).view(len(features), -1, wide[0][1].shape[1])
+        whole = max_pool(tops)
+
+        def finish(work: tuple[Piece, Tensor]) -> None:
+            part, x = work
+            scores[part.cloud, part.rows] = self._scores(x, whole[part.cloud][None])[0]
+
+        spread(finish, [(part, x) for part, (x, _) in zip(parts, wide, strict=True)])
+
     def fold(self) -> None:
         """Fold every batch norm into the weights, in place: faster inference, no more training."""
-        self.local = nn.Sequential(*(layer.folded() for layer in _layers(self.local)))
-        self.join = self.join.folded()
-        self.head = nn.Sequential(*(layer.folded() for layer in _layers(self.head)))
+        assert isinstance(self.join, PointLayer)
+        self.local, self.join, self.head = _folded(self.local), self.join.folded(), _folded(self.head)
+
+    def narrow(self) -> None:
+        """Let the layers after the first two compute in bfloat16, in place; the scores stay float32. After `fold`."""
+        for layer in (*list(self.local)[_EXACT:], self.join, *self.head):
+            layer.to(torch.bfloat16)

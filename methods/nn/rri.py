@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from methods.nn.spread import Piece, pieces, spread
+
 NUMBERS = 4
 """Numbers a neighbour: ‖p‖, ‖q‖, the angle between p and q, and the gap to the next neighbour around p."""
-_BLOCK = 1 << 24
+_DISTANCES = 1 << 24
 """Distances held at once by the brute-force search."""
+_ROWS = 1024
+"""Points described at once on the CPU: what they need stays in the cache."""
+_LEAF = 24
+"""Points in a leaf of the k-d tree: 10 and 64 are slower."""
 _TINY = 1e-6
 """Below this length, relative to the cloud's scale, a direction is not defined."""
+_NOWHERE = 16.0
+"""Stands for an azimuth that is not defined: above all others."""
+
+
+class _Cloud(NamedTuple):
+    """A centred cloud by coordinates, (4, N): x, y, z and ‖p‖; half the time of (N, 3). And the least length with a direction."""
+
+    planes: Tensor
+    least: Tensor
 
 
 def rri(points: Tensor, k: int = 20) -> Tensor:
@@ -21,99 +38,120 @@ def rri(points: Tensor, k: int = 20) -> Tensor:
     With p a point of the centred cloud and q its k nearest neighbours sorted by distance, the four blocks of k numbers are
     ‖p‖, ‖q‖, the angle from p to q in [0, π], and the angle around p, counter-clockwise in the plane normal to it, from
     the projection of q to the next projected neighbour. Where p is at the centroid both angles are 0; where q is parallel
-    to p (or a duplicate of it) the gap is 0 and q is no one's next. Equal projections: all gaps but the last are 0.
-
-    Raises:
-        ValueError: a cloud has fewer than k + 1 points.
-    """
-    centred = points - points.mean(dim=1, keepdim=True)
-    index = neighbours(centred, k)
-    clouds = [_describe(cloud, rows) for cloud, rows in zip(centred, index, strict=True)]
-    return torch.stack(clouds)
-
-
-def neighbours(points: Tensor, k: int) -> Tensor:
-    """Indices (B, N, k) of the k nearest other points of each point (B, N, 3), nearest first.
-
-    On the CPU a k-d tree (four times faster at N = 1024), else brute force in blocks of rows.
+    to p (or a duplicate of it) the gap is 0 and q is no one's next. Equal projections: all gaps but one are 0.
 
     Raises:
         ValueError: a cloud has fewer than k + 1 points.
     """
     if points.shape[1] < k + 1:
         raise ValueError(f"{k} neighbours need at least {k + 1} points; the cloud has {points.shape[1]}")
-    search = _search_tree if points.device.type == "cpu" else _search_blocks
-    return torch.stack([search(cloud, k) for cloud in points])
+    centred = (points - points.mean(dim=1, keepdim=True)).detach()
+    count, size, _ = points.shape
+    features = points.new_empty(count, size, NUMBERS * k)
+    on_cpu = points.device.type == "cpu"
+    ready = spread(lambda cloud: (_by_planes(cloud), _Tree(cloud) if on_cpu else _Blocks(cloud)), list(centred))
+
+    def describe(piece: Piece) -> None:
+        cloud, search = ready[piece.cloud]
+        _describe(cloud, piece.rows, search(piece.rows, k), features[piece.cloud, piece.rows])
+
+    spread(describe, pieces(count, size, _ROWS if on_cpu else max(1, _DISTANCES // size)))
+    return features
 
 
-def _search_tree(cloud: Tensor, k: int) -> Tensor:
-    from scipy.spatial import cKDTree
+class _Tree:
+    """The k nearest other points of some points of a cloud (N, 3), nearest first, by a k-d tree: for the CPU."""
 
-    array = cloud.detach().numpy()
-    tree = cKDTree(array, balanced_tree=False, compact_nodes=False)
-    found = tree.query(array, k + 1, workers=torch.get_num_threads())[1]
-    return _without_self(torch.from_numpy(found).long(), torch.arange(len(array)))
+    def __init__(self, cloud: Tensor) -> None:
+        from scipy.spatial import cKDTree
+
+        self.tree = cKDTree(cloud.numpy(), leafsize=_LEAF, balanced_tree=False)
+
+    def __call__(self, rows: slice, k: int) -> Tensor:
+        """Indices (n, k) for the points in `rows`."""
+        found = torch.from_numpy(self.tree.query(self.tree.data[rows], k + 1)[1])
+        return _without_self(found, torch.arange(rows.start, rows.stop))
 
 
-def _search_blocks(cloud: Tensor, k: int) -> Tensor:
-    rows = max(1, _BLOCK // len(cloud))
-    parts = []
-    for start in range(0, len(cloud), rows):
-        block = cloud[start : start + rows]
-        distance = torch.cdist(block, cloud, compute_mode="donot_use_mm_for_euclid_dist")
-        own = torch.arange(start, start + len(block), device=cloud.device)
-        parts.append(_without_self(distance.topk(k + 1, largest=False).indices, own))
-    return torch.cat(parts)
+class _Blocks:
+    """The same by distances to all points, held for a block of rows at a time: for a GPU."""
+
+    def __init__(self, cloud: Tensor) -> None:
+        self.cloud = cloud
+
+    def __call__(self, rows: slice, k: int) -> Tensor:
+        """Indices (n, k) for the points in `rows`."""
+        distance = torch.cdist(self.cloud[rows], self.cloud, compute_mode="donot_use_mm_for_euclid_dist")
+        found = distance.topk(k + 1, largest=False).indices
+        return _without_self(found, torch.arange(rows.start, rows.stop, device=found.device))
 
 
 def _without_self(found: Tensor, own: Tensor) -> Tensor:
     """Drop each row's own index from (n, k + 1) indices, or the last one where duplicates crowded it out."""
+    if torch.equal(found[:, 0], own):
+        return found[:, 1:]
     is_self = found == own[:, None]
     is_self[:, -1] |= ~is_self.any(dim=1)
     return found[~is_self].view(len(found), -1)
 
 
-def _describe(cloud: Tensor, index: Tensor) -> Tensor:
-    """Features (N, 4k) of one centred cloud (N, 3) with neighbours (N, k)."""
+def _by_planes(cloud: Tensor) -> _Cloud:
     radius = cloud.norm(dim=1)
-    tiny = _TINY * radius.max()
-    q = [axis[index] for axis in cloud.T.contiguous()]  # three (N, k) planes: half the time of one (N, k, 3)
-    normal = cloud / radius.clamp_min(tiny.clamp_min(torch.finfo(cloud.dtype).tiny))[:, None]
-    first, second = _tangents(normal)
-    along, x, y = (_dot(q, axis) for axis in (normal, first, second))
+    return _Cloud(torch.stack([*cloud.T, radius]), (_TINY * radius.max()).clamp_min(torch.finfo(cloud.dtype).tiny))
+
+
+def _describe(cloud: _Cloud, rows: slice, index: Tensor, into: Tensor) -> None:
+    """Write the features (n, 4k) of the points in `rows`, whose neighbours are index (n, k)."""
+    flat = index.reshape(-1)
+    *q, far = (plane.index_select(0, flat).view(index.shape) for plane in cloud.planes)
+    radius = cloud.planes[3, rows]
+    normal = cloud.planes[:3, rows] / radius.clamp_min(cloud.least)
+    along, x, y = (_dot(q, axis) for axis in (normal, *_tangents(normal)))
     across = torch.hypot(x, y)
-    defined = (radius > tiny)[:, None]
-    angle = torch.where(defined, torch.atan2(across, along), 0.0)
-    gap = _gaps(torch.atan2(y, x), defined & (across > tiny))
-    return torch.cat([radius[:, None].expand_as(angle), radius[index], angle, gap], dim=1)
+    defined = (radius > cloud.least)[:, None]
+    own, near, angle, gap = into.view(len(index), NUMBERS, -1).unbind(dim=1)
+    own.copy_(radius[:, None])
+    near.copy_(far)
+    torch.atan2(across, along, out=angle).mul_(defined)
+    _gaps(torch.atan2(y, x), defined & (across > cloud.least), gap)
 
 
-def _dot(q: list[Tensor], axis: Tensor) -> Tensor:
-    """Dot products (N, k) of neighbours, as planes of coordinates, with one axis (N, 3) a point."""
-    return q[0] * axis[:, 0, None] + q[1] * axis[:, 1, None] + q[2] * axis[:, 2, None]
+def _dot(q: Sequence[Tensor], axis: Tensor) -> Tensor:
+    """Dot products (n, k) of neighbours, as three planes (n, k) of coordinates, with one axis a point, (3, n)."""
+    x, y, z = axis[..., None]
+    return torch.addcmul(q[0] * x, q[1], y).addcmul_(q[2], z)
 
 
 def _tangents(normal: Tensor) -> tuple[Tensor, Tensor]:
-    """Two unit vectors (N, 3) that make a right-handed frame with each normal (N, 3); which ones does not matter.
+    """Two unit vectors (3, n) that make a right-handed frame with each normal (3, n); which ones does not matter.
 
     The frame of Duff et al. 2017: no branch, no division by a small number.
     """
-    x, y, z = normal.unbind(dim=1)
+    x, y, z = normal
     sign = torch.where(z < 0, -1.0, 1.0).to(normal.dtype)
     a = -1.0 / (sign + z)
     b = x * y * a
-    first = torch.stack([1.0 + sign * x * x * a, sign * b, -sign * x], dim=1)
-    second = torch.stack([b, sign + y * y * a, -y], dim=1)
+    first = torch.stack([1.0 + sign * x * x * a, sign * b, -sign * x])
+    second = torch.stack([b, sign + y * y * a, -y])
     return first, second
 
 
-def _gaps(azimuth: Tensor, defined: Tensor) -> Tensor:
-    """Angle (N, k) in [0, 2π] from each azimuth (N, k) to the next defined one, counter-clockwise; 0 if not defined.
+def _gaps(azimuth: Tensor, defined: Tensor, into: Tensor) -> None:
+    """Write the angle (n, k) in [0, 2π] from each azimuth (n, k) to the next defined one, counter-clockwise; 0 if not defined.
 
-    A point's only defined neighbour is its own next: its gap is the full turn.
+    A point's only defined neighbour is its own next: its gap is the full turn. What is sorted are float64 numbers whose
+    last bits, worth 1e-14 at most, are the column: values and order in one pass of NumPy's vectorised sort.
     """
-    ordered, order = torch.where(defined, azimuth, math.inf).sort(dim=1, stable=True)
-    following = torch.cat([ordered[:, 1:], torch.full_like(ordered[:, :1], math.inf)], dim=1)
-    wrapped = ordered[:, :1] + 2 * math.pi
-    gap = torch.where(following.isinf(), wrapped, following) - ordered
-    return torch.empty_like(gap).scatter_(1, order, torch.where(ordered.isinf(), 0.0, gap))
+    k = azimuth.shape[1]
+    low = (1 << (k - 1).bit_length()) - 1
+    ordered = azimuth.double().masked_fill_(~defined, _NOWHERE)
+    ordered.view(torch.int64).bitwise_and_(~low).bitwise_or_(torch.arange(k, device=azimuth.device))
+    if ordered.device.type == "cpu":
+        ordered.numpy().sort(axis=1)
+    else:
+        ordered = ordered.sort(dim=1).values
+    first_again = ordered[:, :1] + 2 * math.pi
+    following = torch.cat([ordered[:, 1:], first_again], dim=1)
+    following = torch.where(following < _NOWHERE, following, first_again)
+    gap = (following - ordered).clamp_min_(0).masked_fill_(ordered >= _NOWHERE, 0)
+    into.scatter_(1, ordered.view(torch.int64) & low, gap.to(into.dtype))

@@ -14,13 +14,14 @@ from scipy.spatial.transform import Rotation
 
 from common.errors import InputError
 from methods.base import NoSolution, Unavailable
-from methods.deepgmr import DeepGMR
+from methods.deepgmr import DeepGMR, has_bfloat16
+from methods.nn import pointnet as pointnet_module
 from methods.nn import rri as rri_module
 from methods.nn.gmm import Mixture, align, kabsch, mixture, pose_loss, rotation_of
 from methods.nn.gmr import GmrConfig, GmrNet
 from methods.nn.pointnet import PointNet, max_pool
 from methods.nn.rri import rri
-from methods.nn.weights import Card, choose, read_card, save
+from methods.nn.weights import Card, choose, read_card, read_tensors, save
 
 SMALL = GmrConfig(k=8, local=(16, 32), head=(24, 16), components=6)
 
@@ -95,10 +96,29 @@ def test_rri_follows_the_order_of_points() -> None:
     torch.testing.assert_close(rri(cloud[:, order]), rri(cloud)[:, order], atol=1e-9, rtol=0)
 
 
-def test_brute_force_neighbours_are_the_tree_s(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_brute_force_neighbours_are_the_tree_s() -> None:
     cloud = torch.from_numpy(blob(500).astype(np.float64))
-    monkeypatch.setattr(rri_module, "_BLOCK", 1 << 14)
-    assert torch.equal(rri_module._search_blocks(cloud, 20), rri_module._search_tree(cloud, 20))
+    tree, blocks = rri_module._Tree(cloud), rri_module._Blocks(cloud)
+    for rows in (slice(0, 500), slice(120, 301)):
+        assert torch.equal(blocks(rows, 20), tree(rows, 20))
+
+
+def test_neighbours_where_duplicates_crowd_a_point_out() -> None:
+    cloud = torch.from_numpy(np.repeat(blob(6), 10, axis=0).astype(np.float64))
+    for search in (rri_module._Tree(cloud), rri_module._Blocks(cloud)):
+        found = search(slice(0, 60), 5)
+        assert found.shape == (60, 5) and (found // 10 == torch.arange(60)[:, None] // 10).all()
+        assert not (found == torch.arange(60)[:, None]).any()
+
+
+@pytest.mark.parametrize("n", [128, 1024, 1025, 2500])
+def test_rri_in_blocks_and_threads_is_rri(monkeypatch: pytest.MonkeyPatch, n: int) -> None:
+    clouds = torch.from_numpy(np.stack([blob(n, s) for s in range(3)]))
+    usual = rri(clouds)
+    torch.set_num_threads(3)
+    assert torch.equal(rri(clouds), usual)
+    monkeypatch.setattr(rri_module, "_ROWS", 100)
+    torch.testing.assert_close(rri(clouds), usual, atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -255,6 +275,25 @@ def test_folding_the_batch_norm_changes_nothing() -> None:
     torch.testing.assert_close(net.eval()(x), before, atol=1e-5, rtol=1e-4)
 
 
+def test_folded_network_in_pieces_and_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = PointNet(9, (16, 32), (24, 16), 5).eval()
+    trained_a_little(net.train(), 9)
+    x = torch.rand(5, 70, 9)
+    with torch.no_grad():
+        whole = net.eval()(x)
+        net.fold()
+        monkeypatch.setattr(pointnet_module, "_ROWS", 16)
+        monkeypatch.setattr(pointnet_module, "_HELD", 150)
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            torch.testing.assert_close(net(x), whole, atol=1e-5, rtol=1e-4)
+        at_once = net._scores(net.local(x), max_pool(net.local(x)))  # the way of a GPU
+        torch.testing.assert_close(at_once, whole, atol=1e-5, rtol=1e-4)
+        net.narrow()
+        torch.testing.assert_close(net(x), whole, atol=0.1, rtol=0.05)
+    assert net(x).dtype == torch.float32
+
+
 def test_split_join_is_a_layer_on_the_concatenation() -> None:
     join = PointNet(4, (8,), (6,), 2).join
     x, cloud = torch.rand(2, 5, 8), torch.rand(2, 8)
@@ -317,6 +356,70 @@ def test_other_units_and_places(control: DeepGMR, scale: float, shift: float) ->
 def test_no_solution(control: DeepGMR, cloud: np.ndarray, why: str) -> None:
     with pytest.raises(NoSolution, match=why):
         control.register(cloud.astype(np.float32), cloud.astype(np.float32))
+
+
+@pytest.fixture(scope="module")
+def trained() -> dict[bool, DeepGMR]:
+    """Ready with trained weights: with and without bfloat16, where it is faster here."""
+    made = {narrow: DeepGMR(bfloat16=narrow) for narrow in (True, False)}
+    for method in made.values():
+        method.begin(0)
+        method.setup("cpu", 0, "shapes40")
+    return made
+
+
+def in_float64(source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """The pose by the same weights, with every layer as trained, in float64."""
+    from methods.nn.learned import FOLDER
+
+    file = FOLDER / "deepgmr_shapes40_noisy.safetensors"
+    net = GmrNet(GmrConfig())
+    net.load_state_dict(read_tensors(file, net.state_dict()))
+    net = net.double().eval()
+    clouds = [torch.from_numpy(x.astype(np.float64))[None] for x in (source, target)]
+    with torch.no_grad():
+        return net.poses((net(net.describe(clouds[0])), net(net.describe(clouds[1]))), tuple(clouds))[0][0].numpy()
+
+
+@pytest.mark.parametrize("n", [128, 1000, 8192])
+@pytest.mark.parametrize("narrow", [True, False])
+def test_fast_is_float64_on_clean_clouds(trained: dict[bool, DeepGMR], n: int, narrow: bool) -> None:
+    source, T = blob(n, 3), pose(3)
+    found = trained[narrow].register(source, np.random.default_rng(0).permutation(moved(T, source)))
+    np.testing.assert_allclose(found, T, atol=1e-3)
+
+
+@pytest.mark.parametrize("narrow", [True, False])
+def test_fast_is_float64_on_noisy_clouds(trained: dict[bool, DeepGMR], narrow: bool) -> None:
+    draw = np.random.default_rng(1)
+    for seed in range(3):
+        source = blob(500, seed)
+        target = (moved(pose(seed), source) + draw.normal(scale=0.01, size=(500, 3))).astype(np.float32)[:450]
+        expected = in_float64(source, target)
+        np.testing.assert_allclose(trained[narrow].register(source, target), expected, atol=5e-3 if narrow else 1e-4)
+
+
+def test_a_batch_is_its_pairs(trained: dict[bool, DeepGMR]) -> None:
+    sources = [blob(300, seed) for seed in range(6)]
+    for m in (300, 260):
+        targets = [moved(pose(seed), x)[:m] for seed, x in enumerate(sources)]
+        targets[2] = np.full((m, 3), np.nan, dtype=np.float32)
+        targets[4] = (1e3 * targets[4]).astype(np.float32)
+        method = trained[True]
+        answers = method.register_batch(sources, targets)
+        assert isinstance(answers[2], NoSolution) and "not finite" in str(answers[2])
+        for i in (0, 1, 3, 4, 5):
+            alone = method.register(sources[i], targets[i])
+            np.testing.assert_allclose(answers[i], alone, atol=1e-3 * max(1, np.abs(alone).max()))
+        torch.set_num_threads(2)
+        twice = method.register_batch(sources, targets)
+        torch.set_num_threads(1)
+        np.testing.assert_allclose(np.stack(answers[:2]), np.stack(twice[:2]), atol=1e-6)  # type: ignore[arg-type]
+
+
+def test_the_precision_is_noted(trained: dict[bool, DeepGMR]) -> None:
+    assert trained[False].scratch.notes["precision"] == "float32"
+    assert trained[True].scratch.notes["precision"] == ("bfloat16" if has_bfloat16("cpu") else "float32")
 
 
 def test_collinear_and_duplicate_clouds_do_not_crash(control: DeepGMR) -> None:
