@@ -12,14 +12,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from methods.base import NoSolution
+
 BRANCH = 8
 _ROWS, _COLUMNS = [0, 0, 0, 1, 1, 2], [0, 1, 2, 1, 2, 2]
 _TWICE = [1.0, 2.0, 2.0, 1.0, 2.0, 1.0]
 _SYMMETRIC = [[0, 1, 2], [1, 3, 4], [2, 4, 5]]
-_DENSE = (
-    64  # up to this many components it is cheaper to evaluate all of a level than to gather those of each point's node
-)
+_DENSE = 64  # up to this many components all of a level cost less than gathering those of each point's node
 BLURRED_STEP = 0.1  # of the blur: steps smaller than this no longer find anything at that blur
+LEAST_SHARE = 1e-3  # of the source's points; from fewer no pose is taken
 _EMPTY = 1e-9  # points; a component with less has none
 
 
@@ -212,8 +213,10 @@ def descend(levels: list[Level], coefficients: list[Tensor], points: Tensor) -> 
 def mixed(share: Tensor, coefficients: Tensor, node: Tensor) -> Tensor:
     """Coefficients (8 P, 10) of the children of each point's node (N,), averaged by its shares (N, 8): (N, 10)."""
     usable = torch.where(coefficients[:, :1].isfinite(), coefficients, 0)  # -inf times a share of 0 is not a number
-    if len(usable) == BRANCH:
-        return share @ usable
+    if len(usable) <= _DENSE:
+        every = share.new_zeros(len(share), len(usable) // BRANCH, BRANCH)
+        every[torch.arange(len(share), device=share.device), node] = share
+        return every.flatten(1) @ usable
     return torch.bmm(share[:, None, :], usable.view(-1, BRANCH, 10)[node])[:, 0]
 
 
@@ -254,7 +257,7 @@ class Search(NamedTuple):
     Attributes:
         blur: standard deviation added to the tree's at first; it is halved whenever a step is small beside it.
         floor: a blur below this is none.
-        outliers: density of points that belong to no component; it counts once there is no blur.
+        outliers: density of points that belong to no component; those weigh nothing.
         iterations: the most.
         tolerance: stop, without blur, when a step turns (radians) and moves less.
         damping: a share of the mean curvature; without it a noisy plate, free to slide in its plane, slides out of sight.
@@ -278,19 +281,26 @@ class Found(NamedTuple):
 
 
 def align(tree: Tree, points: Tensor, T: Tensor, how: Search) -> Found:
-    """Move points (N, 3) onto a tree by EM, from the pose T (4, 4)."""
-    blur, made, step = how.blur, 0, math.inf
+    """Move points (N, 3) onto a tree by EM, from the pose T (4, 4).
+
+    Raises:
+        NoSolution: all points are so far from the tree that they count as outliers.
+    """
+    blur, made, step, share = how.blur, 0, math.inf, 1.0
     coefficients = [level.coefficients(blur) for level in tree.levels]
     while made < how.iterations and (blur or step > how.tolerance):
         moved = points @ T[:3, :3].T + T[:3, 3]
         bound, likelihood = descend(tree.levels, coefficients, moved)
         belongs = belonging(likelihood, how.outliers)
-        change = newton_step(moved, bound if blur else belongs[:, None] * bound, how.damping)
+        share = float(belongs.mean())
+        if share < LEAST_SHARE:
+            raise NoSolution("no point of the source lies near the target; begin from a nearer pose")
+        change = newton_step(moved, belongs[:, None] * bound, how.damping)
         T, step, made = exponential(change) @ T, float(torch.maximum(change[:3].norm(), change[3:].norm())), made + 1
         if blur and step < BLURRED_STEP * blur:
             blur = blur / 2 if blur / 2 >= how.floor else 0.0
             coefficients = [level.coefficients(blur) for level in tree.levels]
-    return Found(T, float(belongs.mean()), made, not blur and step <= how.tolerance)
+    return Found(T, share, made, not blur and step <= how.tolerance)
 
 
 def belonging(likelihood: Tensor, outliers: float) -> Tensor:

@@ -6,7 +6,7 @@ import numpy as np
 
 from common.errors import InputError
 from methods._features import require_positive, unit_pair
-from methods.base import Cloud, Method, NoSolution, Pose
+from methods.base import Cloud, Method, Pose
 
 FIT_ITERATIONS, FIT_GAIN = 20, 0.01  # of EM in a level of the tree; it stops when the mean log likelihood gains less
 DAMPING = 0.01
@@ -54,7 +54,10 @@ class Hgmr(Method):
         self.state["device"] = device
 
     def register(self, source: Cloud, target: Cloud, init: Pose | None = None) -> Pose:
-        """Refine `init` (4, 4), by default the identity between the clouds as given (not matched centroids)."""
+        """Refine `init` (4, 4), by default the identity between the clouds as given (not matched centroids).
+
+        Its confidence is the share of the source that the target's mixture accounts for.
+        """
         import torch
 
         from methods import _hgmm
@@ -70,7 +73,5 @@ class Hgmr(Method):
                 tree = _hgmm.grow(onto, growth)
             with self.stage("solve"):
                 found = _hgmm.align(tree, points, T, search)
-        if found.share < 1e-3:
-            raise NoSolution("no point of the source is near the target's mixture")
         self.note(confidence=found.share, iterations=found.iterations, converged=found.converged)
         return pair.answer(found.T.cpu().numpy())
