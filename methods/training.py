@@ -52,10 +52,10 @@ class Network(Protocol):
 
     config: Any
 
-    def prepare(self, source: Tensor, target: Tensor) -> Tensor:
-        """What does not depend on the weights, from clouds (B, N, 3); computed ahead of the step."""
+    def prepare(self, source: Tensor, target: Tensor) -> Any:
+        """What does not depend on the weights, in a form of the network's own, from clouds (B, N, 3); computed ahead of the step."""
 
-    def estimate(self, prepared: Tensor, source: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+    def estimate(self, prepared: Any, source: Tensor, target: Tensor) -> tuple[Any, ...]:
         """T_target_source (B, 4, 4) float64, then whatever else the loss needs."""
 
     def loss(self, estimate: Any, T_true: Tensor) -> Tensor:
@@ -217,7 +217,7 @@ class Batch:
     T_true is (B, 4, 4), or (B, G, 4, 4) with every truth of a symmetric object, the drawn one first and repeated up to G.
     """
 
-    prepared: Tensor
+    prepared: Any
     source: Tensor
     target: Tensor
     T_true: Tensor
