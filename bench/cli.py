@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from bench.config import RunConfig
 
-RESULTS, REPORTS = Path("results"), Path("reports")
-
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command; returns the exit code: 0, 2 for bad input, 130 after Ctrl-C."""
@@ -186,7 +184,7 @@ def _train_flags(train: argparse.ArgumentParser) -> None:
 
 
 def _run(flags: argparse.Namespace) -> None:
-    from bench import config, runner
+    from bench import config, reporting, runner
     from bench.place import Place
     from datasets.registry import data_root
 
@@ -200,7 +198,7 @@ def _run(flags: argparse.Namespace) -> None:
         return
     data_sets = re.sub(r"[^\w.]+", "-", "-".join(made.datasets)).strip("-")
     name = flags.out or f"{flags.preset}-{data_sets}-{made.hash[:8]}"
-    folder = RESULTS / name
+    folder = reporting.RESULTS / name
     if flags.fresh and folder.exists():
         shutil.rmtree(folder)
     console = terminal()
@@ -212,12 +210,12 @@ def _run(flags: argparse.Namespace) -> None:
 
 
 def _dry_run(made: RunConfig, flags: argparse.Namespace) -> None:
-    from bench import dry
+    from bench import dry, reporting
     from bench.plan import make_cells
     from datasets.registry import data_root
 
     cells = make_cells(made, str(data_root(flags.data).resolve()), flags.plugins)
-    print("\n".join(dry.plan(made, cells, flags.jobs, dry.last_timings(RESULTS), flags.plugins)))
+    print("\n".join(dry.plan(made, cells, flags.jobs, dry.last_timings(reporting.RESULTS), flags.plugins)))
 
 
 def _problems(flags: argparse.Namespace) -> None:
@@ -255,15 +253,15 @@ def _report(flags: argparse.Namespace) -> None:
     from datasets.registry import data_root
 
     how = flags.plugins, flags.convention, flags.threshold, flags.against is not None, flags.out
-    folders = [_run_folder(run) for run in flags.run]
-    reporting.write(reporting.Request(folders, REPORTS, data_root(flags.data), *how), terminal())
+    folders = [reporting.run_folder(run) for run in flags.run]
+    reporting.write(reporting.Request(folders, reporting.REPORTS, data_root(flags.data), *how), terminal())
 
 
 def _compare(flags: argparse.Namespace) -> int:
     from bench import compare, reporting
     from bench.conventions import convention
 
-    folders = [_run_folder(run) for run in flags.run]
+    folders = [reporting.run_folder(run) for run in flags.run]
     names = folders[0].resolve().name, folders[1].resolve().name
     view = convention(flags.convention, flags.threshold)
     found = compare.compare(reporting.read(folders[0]), reporting.read(folders[1]), names, view)
@@ -271,13 +269,9 @@ def _compare(flags: argparse.Namespace) -> int:
     return int(flags.fail_on_regression and bool(found.regressions))
 
 
-def _run_folder(run: Path) -> Path:
-    return run if run.is_dir() else RESULTS / run
-
-
 def write_all(folder: Path, flags: argparse.Namespace, console: Console) -> None:
     """Everything a person reads of a run: CSVs beside the record, plots and report, the summary on the terminal."""
     from bench import reporting
     from datasets.registry import data_root
 
-    reporting.write(reporting.Request([folder], REPORTS, data_root(flags.data), flags.plugins), console)
+    reporting.write(reporting.Request([folder], reporting.REPORTS, data_root(flags.data), flags.plugins), console)

@@ -27,6 +27,7 @@ def add_commands(commands: Any) -> None:
     new.add_argument("--plugins", type=absolute, help="folder of your own to write to; default methods/ and tests/")
     new.set_defaults(do=_new)
     _check_flags(commands.add_parser("check", help="prove that a method conforms, in under a minute"))
+    _draw_flags(commands.add_parser("draw", help="draw how a method sees problems of a run"))
 
 
 def absolute(text: str) -> Path:
@@ -110,3 +111,33 @@ def _check(flags: argparse.Namespace) -> int:
     from bench import check
 
     return int(not check.run(flags.name, flags.domain or check.default_domain(), flags.plugins, terminal()))
+
+
+def _draw_flags(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    add("what", choices=["gmm"], help="gmm: the Gaussians of methods that match mixtures")
+    add("run", metavar="RUN", help="name or folder of a finished run")
+    add("problem", nargs="+", metavar="PROBLEM", help="ids of problems, as in its trials.csv")
+    add("--method", metavar="M", help="a method of the run; default: the first that matches mixtures")
+    add("--out", type=Path, metavar="STEM", help="files without their ending; default reports/RUN/figures/gaussians_…")
+    add("--data", help="folder that holds one folder a data set; default $BENCH_DATA, else ./data")
+    add("--plugins", type=absolute, help=PLUGINS)
+    command.set_defaults(do=_draw)
+
+
+def _draw(flags: argparse.Namespace) -> None:
+    from bench import reporting
+    from bench.report import gaussians
+    from bench.report.redraw import Redraw
+    from bench.report.style import slug
+    from datasets.registry import data_root
+
+    folder = reporting.run_folder(Path(flags.run))
+    loaded = reporting.read(folder)
+    redraw = Redraw(loaded, data_root(flags.data), flags.plugins)
+    method = flags.method or gaussians.first_method(loaded, flags.plugins)
+    stem = flags.out or reporting.REPORTS / folder.name / "figures" / f"gaussians_{slug(method, flags.problem[0])}"
+    job = gaussians.drawn_job(loaded, redraw, method, flags.problem, stem)
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    for file in job.draw().files:
+        print(file)

@@ -97,8 +97,14 @@ def make_cell(config: RunConfig, dataset: DataSet | PairSet, name: str, text: st
         ProblemKey(name, text, points, i, config.seed, sampler=config.sampler, angles=bounds)
         for i in range(config.problems)
     )
-    domain = f"{dataset.domain}/first{len(dataset.categories) // 2}" if made.unseen_half else dataset.domain
-    return Cell(name, text, points, asked, domain, keys, skip, dataset.remarks)
+    return Cell(name, text, points, asked, domain_of(dataset, text), keys, skip, dataset.remarks)
+
+
+def domain_of(dataset: DataSet | PairSet, text: str) -> str:
+    """What a method is told that a condition's problems are about, such as `modelnet40` or `modelnet40/first20`."""
+    if isinstance(dataset, PairSet) or not condition(text).unseen_half:
+        return dataset.domain
+    return f"{dataset.domain}/first{len(dataset.categories) // 2}"
 
 
 def setting(config: RunConfig, method: str, cell: Cell, plugins: Path | None) -> Setting:

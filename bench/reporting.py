@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from bench.report import Redraw
 
+RESULTS, REPORTS = Path("results"), Path("reports")
+
 
 @dataclass(frozen=True)
 class Request:
@@ -58,6 +60,11 @@ class Request:
         limits = "@" + ",".join(f"{t:g}" for t in self.thresholds) if self.thresholds else ""
         how = f".{self.view.name}{limits}" if self.convention or self.thresholds else ""
         return self.out or runs + how
+
+
+def run_folder(run: Path) -> Path:
+    """The folder of a run that is given by its folder or by its name."""
+    return run if run.is_dir() else RESULTS / run
 
 
 def read(folder: Path) -> Loaded:

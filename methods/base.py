@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,22 @@ class NoSolution(Exception):
 
 class Unavailable(Exception):
     """Raised by `setup` or `check_available` when a method cannot run here: the reason and the command that mends it."""
+
+
+class Gaussians(NamedTuple):
+    """A mixture as a method sees a cloud (N, 3).
+
+    Attributes:
+        shares: (N, J), each point's shares in the J Gaussians; rows sum to 1.
+        weights: (J,), sum to 1.
+        means: (J, 3), in the cloud's own frame and units.
+        radii: (J,), the standard deviation along any one axis.
+    """
+
+    shares: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    means: NDArray[np.float64]
+    radii: NDArray[np.float64]
 
 
 class _Scratch:
@@ -121,6 +137,18 @@ class Method:
             except NoSolution as reason:
                 answers.append(reason)
         return answers
+
+    def gaussians(self, source: Cloud, target: Cloud) -> tuple[Gaussians, Gaussians] | None:
+        """The mixtures by which the method matches source and target, component by component; None if it has none.
+
+        For pictures: `bench.py draw gmm`.
+        """
+        return None
+
+    @property
+    def has_gaussians(self) -> bool:
+        """Whether the method overrides `gaussians`."""
+        return type(self).gaussians is not Method.gaussians
 
     # What the harness and the method tell each other around one call.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from methods.base import Cloud, NoSolution, Pose
+from methods.base import Cloud, Gaussians, NoSolution, Pose
 from methods.nn.learned import Learned, restored
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class DeepGMR(Learned):
         bfloat16: whether the wide layers compute in bfloat16, where the device is faster with it.
     """
 
-    variants = {"deepgmr": {}}
+    variants = {"deepgmr": {}, "deepgmr_partial": {"training": "partial"}}
     trained = "deepgmr"
 
     batched = True
@@ -112,6 +112,23 @@ class DeepGMR(Learned):
                 T: NDArray[np.float64] = align(source, target, net.config.centring).cpu().numpy()
         return T
 
+    def gaussians(self, source: Cloud, target: Cloud) -> tuple[Gaussians, Gaussians]:
+        """See `Method.gaussians`."""
+        import torch
+
+        pair, scale, centres = self.tensors(source, target)
+        with torch.inference_mode():
+            first, second = (
+                _shown(gamma, cloud, scale, centre)
+                for gamma, cloud, centre in zip(self.assignments(pair), pair, centres, strict=True)
+            )
+        return first, second
+
+    def assignments(self, pair: list[Tensor]) -> list[Tensor]:
+        """Gamma (1, N, J) of prepared source and target (1, N, 3)."""
+        net: GmrNet = self.state["net"]
+        return [net(net.describe(cloud)) for cloud in pair]
+
 
 class Untrained(DeepGMR):
     """DeepGMR as initialised: what its mathematics gives without learning, beside every row of the trained one."""
@@ -132,6 +149,14 @@ def _mixtures(gamma: Sequence[Tensor], clouds: Sequence[Tensor]) -> list[Mixture
 
     made = [mixture(g.double(), cloud.double()) for g, cloud in zip(gamma, clouds, strict=True)]
     return made if len(made) == 2 else [Mixture(*half) for half in zip(*(x.chunk(2) for x in made[0]), strict=True)]
+
+
+def _shown(gamma: Tensor, cloud: Tensor, scale: float, centre: NDArray[np.float64]) -> Gaussians:
+    """One cloud's mixture, in the cloud's own frame and units."""
+    from methods.nn.gmm import mixture
+
+    made = [x[0].cpu().numpy() for x in mixture(gamma.double(), cloud.double())]
+    return Gaussians(gamma[0].double().cpu().numpy(), made[0], made[1] * scale + centre, np.sqrt(made[2]) * scale)
 
 
 def _answer(T: Pose, scale: float, centres: list[Pose]) -> Pose | NoSolution:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from methods._principal import candidates, distances
 from methods.base import Cloud, Method, Pose
 from methods.deepgmr import DeepGMR
 from methods.nn.learned import restored
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _CHECKED = 400
 
@@ -46,21 +49,34 @@ class DeepGMRResampled(DeepGMR):
         """See `Method.register`."""
         import torch
 
-        from methods.nn.aligned import SHARE, in_frame
+        from methods.nn.aligned import SHARE
 
         net = self.state["net"]
         pair, scale, centres = self.tensors(source, target)
         plain = [cloud[0].double().cpu().numpy() for cloud in pair]
         with self.stage("features"):
-            found = candidates(plain[0], plain[1], SHARE, _CHECKED)
-            seen = in_frame(pair[0][0], pair[1][0], found, self.alignments)
+            seen = self._seen(pair)
         with torch.inference_mode():
             with self.stage("network"):
-                gamma = net(seen[0][None]), net(seen[1])
+                gamma = net(seen[0]), net(seen[1])
             with self.stage("solve"):
                 repeated = [x.expand(len(seen[1]), -1, -1) for x in (gamma[0], pair[0], pair[1])]
                 T = net.poses((repeated[0], gamma[1]), (repeated[1], repeated[2]))[0].cpu().numpy()
         with self.stage("matching"):
-            found_distances = distances(plain[0], plain[1], T[:, :3, :3], T[:, :3, 3], SHARE, _CHECKED)
-        self.note(distance=float(found_distances.min()))
-        return restored(T[found_distances.argmin()], scale, centres)
+            left = distances(plain[0], plain[1], T[:, :3, :3], T[:, :3, 3], SHARE, _CHECKED)
+        self.note(distance=float(left.min()))
+        return restored(T[left.argmin()], scale, centres)
+
+    def assignments(self, pair: list[Tensor]) -> list[Tensor]:
+        """See `DeepGMR.assignments`; under the likeliest alignment."""
+        source, target = self._seen(pair)
+        return [self.state["net"](source), self.state["net"](target[:1])]
+
+    def _seen(self, pair: list[Tensor]) -> tuple[Tensor, Tensor]:
+        """What the network sees: the source (1, N, 3) in its principal frame, the target (alignments, M, 3) there."""
+        from methods.nn.aligned import SHARE, in_frame
+
+        plain = [cloud[0].double().cpu().numpy() for cloud in pair]
+        found = candidates(plain[0], plain[1], SHARE, _CHECKED)
+        source, target = in_frame(pair[0][0], pair[1][0], found, self.alignments)
+        return source[None], target

@@ -273,8 +273,13 @@ def _every_truth(problems: list[Problem]) -> NDArray[np.float64]:
 
 
 def ahead(make: Callable[[int], Batch], first: int, last: int, depth: int = 3) -> Iterator[Batch]:
-    """make(first) … make(last - 1) in order, computed in a thread up to `depth` ahead, so that no step waits for its data."""
-    with ThreadPoolExecutor(1) as pool:
+    """make(first) … make(last - 1) in order, computed in a thread up to `depth` ahead, so that no step waits for its data.
+
+    The thread keeps denormals: problems are then what they are elsewhere, and SciPy's trees do not end where some are flushed.
+    """
+    import torch
+
+    with ThreadPoolExecutor(1, initializer=torch.set_flush_denormal, initargs=(False,)) as pool:
         waiting: deque[Future[Batch]] = deque()
         for step in range(first, last):
             waiting.append(pool.submit(make, step))
@@ -291,7 +296,6 @@ class Trainer:
         import torch
 
         torch.set_num_threads(settings.threads)
-        torch.set_flush_denormal(True)  # a matmul full of denormals takes a hundred times as long
         torch.manual_seed(int(digest("train", settings.seed)[:8], 16))
         self.settings = settings
         self.network = build(settings.method).to(settings.device)
@@ -440,7 +444,10 @@ def _validation_batches(trainer: Trainer, whole: DataSet) -> list[Batch]:
 
 
 def _loop(trainer: Trainer, part: Part, held_out: list[Batch], checkpoint: Path, save_every_s: float) -> None:
+    import torch
+
     settings = trainer.settings
+    torch.set_flush_denormal(True)  # a matmul full of denormals takes a hundred times as long
 
     def make(step: int) -> Batch:
         problems = draw(part, settings, points_at(settings, step), step * settings.batch, settings.batch)

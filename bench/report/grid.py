@@ -111,10 +111,10 @@ def _grid(rows: list[tuple[str, list[Panel]]], methods: list[str], title: str) -
             [p.source if p.source is not None else p.target for p in panels[:1]] + [panels[0].target]
         )
         middle = panels[0].target.mean(axis=0)
-        reach = max(float(np.abs(_seen(panels[0].target - middle)).max()), 1e-9) * 1.25
+        reach = max(float(np.abs(seen(panels[0].target - middle)).max()), 1e-9) * 1.25
         for axes, panel in zip(line, panels, strict=True):
             _panel(axes, panel, middle, reach)
-        far = float(np.abs(_seen(whole - middle)).max()) * 1.05
+        far = float(np.abs(seen(whole - middle)).max()) * 1.05
         line[0].set(xlim=(-max(far, reach), max(far, reach)), ylim=(-max(far, reach), max(far, reach)))
         line[0].set_ylabel(style.label(name.split("\n")[0], 16) + "\n" + name.split("\n")[-1], fontsize=8)
     for axes, head in zip(cells[0], ["given", *methods], strict=True):
@@ -123,7 +123,7 @@ def _grid(rows: list[tuple[str, list[Panel]]], methods: list[str], title: str) -
     return figure
 
 
-def _seen(points: NDArray[np.float64]) -> NDArray[np.float64]:
+def seen(points: NDArray[np.float64]) -> NDArray[np.float64]:
     """Points (n, 3) on the plane of the picture (n, 2): from the front, a little from the right and above."""
     a, b = np.radians(30), np.radians(20)
     right = np.array([np.cos(a), 0, -np.sin(a)])
@@ -134,9 +134,9 @@ def _seen(points: NDArray[np.float64]) -> NDArray[np.float64]:
 def _panel(axes: Axes, panel: Panel, middle: NDArray[np.float64], reach: float) -> None:
     """One pair; in an SVG the points are a picture, for tens of thousands of circles would take megabytes."""
     dots: dict[str, Any] = {"s": 1.6, "linewidths": 0, "rasterized": True}
-    axes.scatter(*_seen(panel.target - middle).T, color=TARGET, **dots)
+    axes.scatter(*seen(panel.target - middle).T, color=TARGET, **dots)
     if panel.source is not None:
-        axes.scatter(*_seen(panel.source - middle).T, color=SOURCE, **dots)
+        axes.scatter(*seen(panel.source - middle).T, color=SOURCE, **dots)
     axes.set(xlim=(-reach, reach), ylim=(-reach, reach), xticks=[], yticks=[], aspect="equal")
     axes.grid(False)
     axes.spines[:].set_visible(False)

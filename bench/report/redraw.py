@@ -67,7 +67,7 @@ class Redraw:
         if key.dataset in self._lost:
             return None
         try:
-            return make_problem(self._opened(key.dataset), key)
+            return make_problem(self.opened(key.dataset), key)
         except InputError as error:  # then no other problem of it will do better
             self._lost.add(key.dataset)
             self.missing[key.dataset] = str(error)
@@ -79,7 +79,8 @@ class Redraw:
     def _lost(self) -> set[str]:
         return set()
 
-    def _opened(self, name: str) -> DataSet | PairSet:
+    def opened(self, name: str) -> DataSet | PairSet:
+        """A data set of the run by its name; it is opened once."""
         if name not in self._sets:
             self._sets[name] = registry.open_data(name, self.data, self.plugins)
         return self._sets[name]
@@ -91,7 +92,7 @@ class Redraw:
     def licence(self, name: str) -> str:
         """What may be done with the points of a data set."""
         try:
-            return self._opened(name).licence
+            return self.opened(name).licence
         except InputError:
             return "unknown"
 
@@ -103,7 +104,7 @@ class Redraw:
             return None
         noiseless = f"{key.condition.split('[')[0]}[sigma=0]" if condition(key.condition).unseen_half else "clean"
         try:
-            dataset = self._opened(key.dataset)
+            dataset = self.opened(key.dataset)
             most = dataset.fixed_points if isinstance(dataset, DataSet) else None
         except InputError as error:
             self.missing[key.dataset] = str(error)

@@ -46,7 +46,7 @@ def method(tmp_path: Path) -> DeepGMRResampled:
     config = {**vars(net.config)} if hasattr(net.config, "__dict__") else {}
     file = tmp_path / "w.safetensors"
     save(file, net.state_dict(), Card("deepgmr_resampled", config, {}))
-    made = DeepGMRResampled(weights=str(file))
+    made = DeepGMRResampled(weights=str(file), bfloat16=False)
     made.setup("cpu", 0, "shapes40")
     return made
 

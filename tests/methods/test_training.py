@@ -263,3 +263,13 @@ def test_the_nearest_truth_counts() -> None:
     x = torch.randn(1, 20, 3)
     truths = torch.stack([other, T], dim=1)
     assert rmse(T, truths, x).item() < 1e-5 < rmse(T, other, x).item()
+
+
+def test_problems_are_drawn_with_denormals_kept() -> None:
+    """Flushed, they change the problems, and a tree of points with denormal coordinates never ends."""
+    torch.set_flush_denormal(True)
+    try:
+        drawn = list(ahead(lambda i: np.array([1e-310]) * 2.0**i, 0, 2))  # type: ignore[arg-type, return-value]
+    finally:
+        torch.set_flush_denormal(False)
+    assert (np.concatenate(drawn) > 0).all()  # type: ignore[arg-type]

@@ -1,0 +1,143 @@
+"""Clouds as a method's Gaussian mixtures see them: points by component, and the components, source beside target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.load import Loaded
+from bench.plan import domain_of
+from bench.report import style
+from bench.report.figures import Job
+from bench.report.grid import seen
+from bench.report.redraw import Redraw
+from common.errors import InputError
+from methods import registry
+from methods.base import Gaussians, Method, Unavailable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from datasets.problems import Problem
+
+CAPTION = (
+    "Each row is a problem. Left: the source where the true pose puts it, then the target, each point in the colour of the "
+    "Gaussian that has its greatest share. Right: the Gaussians, a circle of one standard deviation about the mean, as opaque "
+    "as its weight. The same Gaussian has the same colour in both: where colours lie alike, the method matches what belongs "
+    "together."
+)
+HEADS = ("source", "target", "source's Gaussians", "target's Gaussians")
+_SHOWN_WEIGHT = 0.01
+
+
+class Row(NamedTuple):
+    """One problem: its name, and source and target as points (n, 3) in the target's frame with their mixtures."""
+
+    name: str
+    clouds: tuple[NDArray[np.float64], NDArray[np.float64]]
+    mixtures: tuple[Gaussians, Gaussians]
+
+
+def first_method(loaded: Loaded, plugins: Path | None) -> str:
+    """The first method of a run, controls last, that matches mixtures.
+
+    Raises:
+        InputError: none does.
+    """
+    asked = loaded.outcomes[["method", "kind"]].drop_duplicates().itertuples(index=False)
+    for name, _ in sorted(((str(m), str(k)) for m, k in asked), key=lambda row: style.order(*row)):
+        if name in registry.available(plugins) and registry.build(name, plugins).has_gaussians:
+            return name
+    raise InputError("no method of this run matches Gaussians; name one by --method")
+
+
+def drawn_job(loaded: Loaded, redraw: Redraw, method: str, problems: list[str], stem: Path) -> Job:
+    """The picture of one method's mixtures on problems of a run.
+
+    Raises:
+        InputError: no such problem in the run, its clouds can't be had here, or the method has no mixtures.
+    """
+    known = set(map(str, loaded.problems["problem"]))
+    rows = []
+    for name in problems:
+        if name not in known:
+            raise InputError(f"{name}: not a problem of this run; its trials.csv lists them, such as {min(known)}")
+        problem = redraw.problem(name)
+        if problem is None:
+            raise InputError(
+                f"{name}: {redraw.missing.get(redraw.key(name).dataset, 'its clouds can not be drawn again')}"
+            )
+        rows.append(_row(name, problem, _ready(loaded, redraw, method, problem), method))
+    return Job(_picture, (rows,), "gaussians", f"{method}: latent Gaussians", CAPTION, stem)
+
+
+def _ready(loaded: Loaded, redraw: Redraw, text: str, problem: Problem) -> Method:
+    """The method, set up for a problem's data set as in the run."""
+    made = registry.build(text, redraw.plugins)
+    key = problem.key
+    try:
+        made.setup("cpu", key.seed, domain_of(redraw.opened(key.dataset), key.condition))
+    except Unavailable as reason:
+        raise InputError(f"{text}: {reason}") from reason
+    return made
+
+
+def _row(name: str, problem: Problem, made: Method, text: str) -> Row:
+    made.begin(problem.key.seed)
+    found = made.gaussians(problem.source, problem.target)
+    if found is None:
+        raise InputError(
+            f"{text}: it matches no Gaussians; take a method that does, such as one whose `gaussians` gives them"
+        )
+    T = problem.T_target_source
+    source = found[0]._replace(means=_moved(found[0].means, T))
+    clouds = _moved(problem.source.astype(np.float64), T), problem.target.astype(np.float64)
+    return Row(f"{problem.tags['category']}\n{name.rsplit('/', 1)[-1]}", clouds, (source, found[1]))
+
+
+def _moved(points: NDArray[np.float64], T: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(points @ T[:3, :3].T + T[:3, 3])
+
+
+def _picture(rows: list[Row]) -> Figure:
+    from matplotlib import colormaps
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(2.3 * len(HEADS) + 0.5, 2.3 * len(rows) + 0.3), layout="constrained")
+    cells = figure.subplots(len(rows), len(HEADS), squeeze=False)
+    for line, row in zip(cells, rows, strict=True):
+        count = len(row.mixtures[0].weights)
+        colours = colormaps["turbo"](np.linspace(0.03, 0.97, count))
+        middle = row.clouds[1].mean(axis=0)
+        reach = max(float(np.abs(seen(np.concatenate(row.clouds) - middle)).max()), 1e-9) * 1.1
+        for axes, cloud, mixture in zip(line[:2], row.clouds, row.mixtures, strict=True):
+            flat = seen(cloud - middle)
+            axes.scatter(*flat.T, c=colours[mixture.shares.argmax(axis=1)], s=3, linewidths=0, rasterized=True)
+        for axes, mixture in zip(line[2:], row.mixtures, strict=True):
+            _circles(axes, mixture, middle, colours)
+        for axes in line:
+            axes.set(xlim=(-reach, reach), ylim=(-reach, reach), xticks=[], yticks=[], aspect="equal")
+            axes.grid(False)
+            axes.spines[:].set_visible(False)
+        line[0].set_ylabel(style.label(row.name.split("\n")[0], 16) + "\n" + row.name.split("\n")[-1], fontsize=8)
+    for axes, head in zip(cells[0], HEADS, strict=True):
+        axes.set_title(head, fontsize=9)
+    return figure
+
+
+def _circles(axes: Axes, mixture: Gaussians, middle: NDArray[np.float64], colours: NDArray[np.float64]) -> None:
+    """The Gaussians, the widest first so that none hides another, and a dot at each mean."""
+    from matplotlib.patches import Circle
+
+    flat = seen(mixture.means - middle)
+    for j in np.argsort(-mixture.radii):
+        if mixture.weights[j] >= _SHOWN_WEIGHT:
+            opacity = min(0.9, 0.15 + 3 * mixture.weights[j])
+            axes.add_patch(
+                Circle(tuple(flat[j]), mixture.radii[j], color=colours[j], alpha=0.35 * opacity, linewidth=0)
+            )
+            axes.plot(*flat[j], "o", color=colours[j], markersize=4, alpha=opacity)
