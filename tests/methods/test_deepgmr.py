@@ -520,3 +520,20 @@ def test_weights_by_domain(tmp_path: Path) -> None:
     assert choose("deepgmr", "modelnet40", "noisy", tmp_path) == own
     with pytest.raises(Unavailable, match="condition resampled"):
         choose("deepgmr", "modelnet40", "resampled", tmp_path)
+
+
+def test_the_gaussians_shown_are_those_of_the_shares_and_move_with_the_cloud() -> None:
+    method = DeepGMR(untrained=True)
+    method.setup("cpu", 0, "shapes40")
+    cloud, T = 3.0 * blob(300, 0) + 7.0, pose(1)
+    moved = (cloud @ T[:3, :3].T + T[:3, 3]).astype(np.float32)
+    method.begin(0)
+    plain, other = method.gaussians(cloud.astype(np.float32), moved)
+    assert plain.shares.shape == (300, 16) and np.allclose(plain.shares.sum(axis=1), 1)
+    assert plain.weights == pytest.approx(plain.shares.mean(axis=0))
+    means = plain.shares.T @ cloud / plain.shares.sum(axis=0)[:, None]
+    assert np.allclose(plain.means, means, atol=1e-3)
+    apart = ((cloud[:, None] - means[None]) ** 2).sum(axis=2)
+    variances = (plain.shares * apart).sum(axis=0) / plain.shares.sum(axis=0) / 3
+    assert np.allclose(plain.radii, np.sqrt(variances), atol=1e-2)
+    assert np.allclose(other.means, plain.means @ T[:3, :3].T + T[:3, 3], atol=1e-2)
