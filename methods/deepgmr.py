@@ -30,7 +30,7 @@ class DeepGMR(Learned):
         bfloat16: whether the wide layers compute in bfloat16, where the device is faster with it.
     """
 
-    variants = {"deepgmr": {}, "deepgmr_partial": {"training": "partial"}}
+    variants = {"deepgmr": {}}
     trained = "deepgmr"
 
     batched = True

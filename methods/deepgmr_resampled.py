@@ -1,4 +1,4 @@
-"""DeepGMR for clouds that share no points: on coordinates along principal axes, trained with symmetry in mind."""
+"""DeepGMR for clouds that share no points, whole or partial: on coordinates along principal axes, symmetry in mind."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class DeepGMRResampled(DeepGMR):
         alignments: alignments of principal axes that are tried.
     """
 
-    variants = {"deepgmr_resampled": {}}
+    variants = {"deepgmr_resampled": {}, "deepgmr_partial": {"training": "partial"}}
     trained = "deepgmr_resampled"
     size = {"features": "xyz", "loss": "rmse", "symmetric": True}
 

@@ -29,7 +29,7 @@ from datasets.problems import Problem, ProblemKey, make_problem
 from datasets.registry import load
 from datasets.symmetry import members
 from methods.base import Method
-from methods.nn.weights import MALLOC, Card, save
+from methods.nn.weights import MALLOC, Card, read_tensors, save
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -53,7 +53,7 @@ class Network(Protocol):
     config: Any
 
     def prepare(self, source: Tensor, target: Tensor) -> Any:
-        """What does not depend on the weights, in a form of the network's own, from clouds (B, N, 3); computed ahead of the step."""
+        """What does not depend on the weights, in a form of its own, from clouds (B, N, 3); computed ahead of the step."""
 
     def estimate(self, prepared: Any, source: Tensor, target: Tensor) -> tuple[Any, ...]:
         """T_target_source (B, 4, 4) float64, then whatever else the loss needs."""
@@ -67,7 +67,8 @@ class Settings:
     """Everything a training run depends on.
 
     `points` are trained in this order, an equal share of the steps each; validation uses the last. `schedule` is "onecycle"
-    (AdamW up to `lr` and down again) or "plateau" (Adam, halved after 10 validations without a better loss).
+    (AdamW up to `lr` and down again) or "plateau" (Adam, halved after 10 validations without a better loss). `start` is a
+    weight file to begin with, in place of fresh weights.
     """
 
     method: str
@@ -88,6 +89,7 @@ class Settings:
     device: str = "cpu"
     threads: int = 1
     name: str = ""
+    start: str = ""
     data: str = ""
 
     @property
@@ -135,6 +137,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", help="cpu or cuda")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--name", help="of the weight file and the checkpoint; default METHOD_DATASET_CONDITION")
+    parser.add_argument("--start", help="weight file to begin with; default: fresh weights")
     parser.add_argument(
         "--checkpoints", type=Path, default=Path("checkpoints"), help="folder; a run found there goes on"
     )
@@ -298,7 +301,10 @@ class Trainer:
         torch.set_num_threads(settings.threads)
         torch.manual_seed(int(digest("train", settings.seed)[:8], 16))
         self.settings = settings
-        self.network = build(settings.method).to(settings.device)
+        self.network = build(settings.method)
+        if settings.start:
+            self.network.load_state_dict(read_tensors(Path(settings.start), self.network.state_dict()))
+        self.network.to(settings.device)
         plateau = settings.schedule == "plateau"
         make = torch.optim.Adam if plateau else torch.optim.AdamW
         self.optimiser = make(self.network.parameters(), lr=settings.lr)

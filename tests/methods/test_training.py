@@ -273,3 +273,12 @@ def test_problems_are_drawn_with_denormals_kept() -> None:
     finally:
         torch.set_flush_denormal(False)
     assert (np.concatenate(drawn) > 0).all()  # type: ignore[arg-type]
+
+
+def test_a_run_may_begin_with_weights(settings: Settings, tmp_path: Path) -> None:
+    first = run(replace(settings, steps=2), tmp_path / "a")
+    later = Trainer(replace(settings, start=str(first)))
+    assert all(torch.equal(value, later.network.state_dict()[name]) for name, value in load_file(first).items())
+    with pytest.raises(InputError, match="tensor 'backbone"):
+        Trainer(replace(settings, method="deepgmr_resampled", start=str(first)))
+    assert f"--start {first}" in command_of(later.settings)
