@@ -27,6 +27,16 @@ ORACLE = "oracle"
 
 
 @dataclass(frozen=True)
+class More:
+    """Cells beside a run's own, for methods of their own, such as ablations and point counts that only some are asked."""
+
+    methods: tuple[str, ...]
+    datasets: tuple[str, ...]
+    conditions: tuple[str, ...]
+    points: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class RunConfig:
     """Everything the results depend on. Angles in degrees, times in seconds, memory in GB.
 
@@ -34,6 +44,7 @@ class RunConfig:
     `oracle`: whether the truth itself is listed as a control of the scoring.
     `limits`: method to the share of a cell's problems it gets. `timing_*`: the phase in which methods are timed alone.
     `repeats`: how often a random method solves each problem. `batch`: pairs that a method which takes batches gets at once.
+    `more`: cells beside those of `methods` x `datasets` x `conditions` x `points`.
     """
 
     methods: tuple[str, ...]
@@ -55,6 +66,7 @@ class RunConfig:
     timing_budget_s: float
     repeats: int = 1
     batch: int = 1
+    more: tuple[More, ...] = ()
 
     def __post_init__(self) -> None:
         self._check(self.problems >= 1, "--problems", "be at least 1")
@@ -83,8 +95,13 @@ class RunConfig:
         What came later counts only where it is used, so that the records of earlier versions can be continued.
         """
         said = dataclasses.asdict(self)
-        unused = [name for name in ("repeats", "batch") if said[name] == 1]
+        unused = [name for name in ("repeats", "batch", "more") if said[name] in (1, ())]
         return digest(json.dumps({k: v for k, v in said.items() if k not in unused}, sort_keys=True))
+
+    @property
+    def every_method(self) -> tuple[str, ...]:
+        """The run's methods, then those that only some cells have."""
+        return tuple(dict.fromkeys([*self.methods, *(m for more in self.more for m in more.methods)]))
 
     @property
     def call_limits(self) -> Limits:
@@ -118,6 +135,8 @@ def from_flags(flags: argparse.Namespace) -> RunConfig:
     preset = load_preset(flags.preset)
     said = flags.overrides
     preset |= {"limits": said.get("limits", preset["limits"]), "timing": preset["timing"] | said.get("timing", {})}
+    narrowed = flags.datasets or flags.conditions or flags.points or "all" not in specs.split_list(flags.methods)
+    more = said.get("more", [] if narrowed else preset.get("more", []))
     fixed = "points" in said.get("timing", {})
     points = _numbers(flags.points, int, "--points") or preset["points"]
     asked = specs.split_list(flags.methods)
@@ -144,7 +163,18 @@ def from_flags(flags: argparse.Namespace) -> RunConfig:
         timing_budget_s=preset["timing"]["budget_s"],
         repeats=flags.repeats,
         batch=flags.batch,
+        more=tuple(_more(table, flags.plugins) for table in more),
     )
+
+
+def _more(table: Mapping[str, Any], plugins: Path | None) -> More:
+    """Further cells from their table, whose names must exist."""
+    made = More(*(tuple(table[f.name]) for f in dataclasses.fields(More)))
+    for name in made.methods:
+        registry.build(name, plugins)
+    for text in made.conditions:
+        condition(text)
+    return made
 
 
 def of_problems(flags: argparse.Namespace) -> RunConfig:
@@ -177,7 +207,8 @@ def _conditions(
 def _methods(asked: list[str], plugins: Path | None, preset: Mapping[str, Any]) -> tuple[str, ...]:
     names: list[str] = []
     for text in asked:
-        names += [*registry.available(plugins), *preset["chains"]] if text == "all" else [text]
+        everyday = [name for name, offer in registry.available(plugins).items() if offer.cls.in_all]
+        names += [*everyday, *preset["chains"]] if text == "all" else [text]
     names = [n for n in dict.fromkeys(names) if n != ORACLE]
     for name in names:
         registry.build(name, plugins)

@@ -11,8 +11,9 @@ from typing import Any
 
 from common.errors import InputError, unknown
 
-TABLES = {"limits": None, "timing": ("points", "rounds", "budget_s")}
-"""Tables of a preset that a file may hold too, and their keys; None for any."""
+MORE = ("methods", "datasets", "conditions", "points")
+TABLES = {"limits": None, "timing": ("points", "rounds", "budget_s"), "more": MORE}
+"""Tables of a preset that a file may hold too, and their keys; None for any. Of `more` there may be several."""
 _OF_RUN = {
     "methods": "methods",
     "datasets": "datasets",
@@ -79,17 +80,28 @@ def read(file: Path) -> ConfigFile:
         raise InputError(f"--config {file}: neither TOML nor a run.json ({said}); see docs/configuration.md") from error
     tables = {name: content.pop(name) for name in TABLES if name in content}
     for name, table in tables.items():
-        _check(file, name, table)
+        for one in _tables(file, table) if name == "more" else [table]:
+            _check(file, name, one)
     return ConfigFile(file, content, tables)
+
+
+def _tables(file: Path, value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise InputError(f"--config {file}: field 'more' is no list of tables; write [[more]]")
+    return value
 
 
 def _check(file: Path, name: str, table: Any) -> None:
     if not isinstance(table, dict):
         raise InputError(f"--config {file}: field '{name}' is no table; write [{name}]")
+    if name == "more" and (missing := sorted({*MORE} - {*table})):
+        raise InputError(f"--config {file}: a table [[more]] lacks '{missing[0]}'; give {', '.join(MORE)}, each a list")
     keys = TABLES[name]
-    for key in table:
+    for key, value in table.items():
         if keys is not None and key not in keys:
             raise unknown(f"setting of {file}, [{name}]", key, keys)
+        if name == "more" and not isinstance(value, list):
+            raise InputError(f"--config {file}: field 'more.{key}' is not a list; write {key} = [{value!r}]")
 
 
 def _of_run(config: dict[str, Any]) -> dict[str, Any]:
@@ -98,7 +110,7 @@ def _of_run(config: dict[str, Any]) -> dict[str, Any]:
     flags = {flag: config[field] for flag, field in _OF_RUN.items()}
     flags["methods"] = [*config["methods"], *(["oracle"] if config["oracle"] else [])]
     timing = {key: config[f"timing_{key}"] for key in ("points", "rounds", "budget_s")}
-    return flags | {"limits": config["limits"], "timing": timing}
+    return flags | {"limits": config["limits"], "timing": timing, "more": config.get("more", [])}
 
 
 def _text(value: Any) -> str:

@@ -54,7 +54,7 @@ def plan(config: RunConfig, cells: list[Cell], jobs: int, known: Known, plugins:
     live = [c for c in cells if not c.skip]
     lines = [f"problems  {sum(len(c.keys) for c in live)} in {len(live)} cells"]
     lines += [f"  {c.name:40} {f'skipped: {c.skip}' if c.skip else len(c.keys)}" for c in cells]
-    rows = [method_row(config, m, live, known, plugins) for m in config.methods]
+    rows = [method_row(config, m, live, known, plugins) for m in config.every_method]
     lines += [f"methods   {len(rows)}, calls {sum(r.calls for r in rows)}"]
     lines += [f"  {r.method:40} {r.calls:6} calls  {r.told}" for r in rows]
     timed = config.timing_rounds * len(config.timing_points)
@@ -84,7 +84,7 @@ def method_row(config: RunConfig, method: str, cells: Iterable[Cell], known: Kno
     """The calls of a method and their time on one process."""
     reason = registry.unavailable(method, plugins) or ""
     repeats, _ = repeats_and_batch(config, method, plugins)
-    sizes = [(c.points, repeats * len(c.keys[: config.limit(method)])) for c in cells]
+    sizes = [(c.points, repeats * len(c.keys[: config.limit(method)])) for c in cells if method in c.methods]
     calls = 0 if reason else sum(n for _, n in sizes)
     return Row(method, calls, sum(n * known.time_s(method, points) for points, n in sizes), reason)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.child import Limits, Setting
-from bench.config import RunConfig
+from bench.config import More, RunConfig
 from datasets import registry
 from datasets.base import DataSet, NotEnoughPoints, PairSet
 from datasets.conditions import condition
@@ -22,7 +22,7 @@ PIECE = 20
 class Cell:
     """Problems of one data set, condition and point count.
 
-    `skip` is the reason why there are none, `remarks` is what the data set has to say.
+    `methods` are asked them. `skip` is the reason why there are none, `remarks` is what the data set has to say.
     """
 
     dataset: str
@@ -33,6 +33,7 @@ class Cell:
     keys: tuple[ProblemKey, ...]
     skip: str = ""
     remarks: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -60,23 +61,26 @@ class Piece:
 
 
 def make_cells(config: RunConfig, data: str, plugins: Path | None = None) -> list[Cell]:
-    """The cells of a run: data sets x those conditions that are for them x point counts.
+    """The cells of a run: data sets x those conditions that are for them x point counts, then what it has more.
 
-    A fixed point set gives a condition with independent samples at most half its points; equal cells are made once.
+    A fixed point set gives a condition with independent samples at most half its points; equal cells are made once, for the
+    methods of all of them.
     """
     cells: dict[str, Cell] = {}
-    for name in config.datasets:
-        dataset = registry.open_data(name, data, plugins)
-        for text in conditions_for(config, dataset):
-            for points in config.points:
-                cell = make_cell(config, dataset, name, text, points)
-                cells[cell.name] = cell
+    for part in (More(config.methods, config.datasets, config.conditions, config.points), *config.more):
+        for name in part.datasets:
+            dataset = registry.open_data(name, data, plugins)
+            for text in conditions_for(part.conditions, dataset):
+                for points in part.points:
+                    cell = make_cell(config, dataset, name, text, points)
+                    known = cells[cell.name].methods if cell.name in cells else ()
+                    cells[cell.name] = replace(cell, methods=tuple(dict.fromkeys([*known, *part.methods])))
     return list(cells.values())
 
 
-def conditions_for(config: RunConfig, dataset: DataSet | PairSet) -> list[str]:
-    """The conditions of a run that are for objects, or for real pairs."""
-    return [text for text in config.conditions if condition(text).real == isinstance(dataset, PairSet)]
+def conditions_for(conditions: Iterable[str], dataset: DataSet | PairSet) -> list[str]:
+    """Those conditions that are for objects, or for real pairs."""
+    return [text for text in conditions if condition(text).real == isinstance(dataset, PairSet)]
 
 
 def make_cell(config: RunConfig, dataset: DataSet | PairSet, name: str, text: str, asked: int) -> Cell:
@@ -117,10 +121,10 @@ def make_pieces(
 ) -> list[Piece]:
     """The work that is left, method by method. Random methods solve each problem in every repeat."""
     pieces: list[Piece] = []
-    for method in config.methods:
+    for method in config.every_method:
         repeats, batch = repeats_and_batch(config, method, plugins)
         size = max(PIECE // batch, 1) * batch
-        for cell in cells:
+        for cell in (c for c in cells if method in c.methods):
             where = setting(config, method, cell, plugins)
             for repeat in range(repeats):
                 left = [k for k in cell.keys[: config.limit(method)] if (method, k.id, repeat) not in done]

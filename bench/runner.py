@@ -43,7 +43,7 @@ def run(config: RunConfig, place: Place) -> Record:
     for note in notes:
         place.console.print(note, highlight=False, soft_wrap=True)
     hashes = draw_problems(record, cells, place)
-    settings = {setting(config, m, c, place.plugins): m for c in cells if not c.skip for m in config.methods}
+    settings = {setting(config, m, c, place.plugins): m for c in cells if not c.skip for m in c.methods}
     ready = preflight(list(settings), config.call_limits, place.console)
     record.put("run", describe(config, place, hashes, ready) | {"notes": _on_times(config, place) + notes})
     usable = {s for s, reply in ready.items() if reply["status"] == "ok"}
@@ -80,7 +80,7 @@ def notes_on(config: RunConfig, cells: list[Cell], plugins: Path | None) -> list
         if cell.points != cell.asked and not cell.skip:
             why = "its points are fixed and split into disjoint halves"
             notes.append(f"{cell.dataset}/{cell.condition} has N = {cell.points} instead of {cell.asked}: {why}")
-    fewer = [f"{m} {config.limit(m)}" for m in config.methods if config.limit(m) < config.problems]
+    fewer = [f"{m} {config.limit(m)}" for m in config.every_method if config.limit(m) < config.problems]
     if fewer:
         notes.append(f"slow methods get fewer than {config.problems} problems of each condition: {', '.join(fewer)}")
     return notes
@@ -139,7 +139,7 @@ def describe(
     config: RunConfig, place: Place, hashes: dict[str, str], ready: dict[Setting, dict[str, Any]]
 ) -> dict[str, Any]:
     """What `run.json` says of the run."""
-    offers = {m: registry.build(m, place.plugins) for m in config.methods}
+    offers = {m: registry.build(m, place.plugins) for m in config.every_method}
     first = registry.available(place.plugins)
     return {
         "command": place.command,
@@ -168,9 +168,9 @@ def record_unasked(
 
     It is `skipped` where the data or a package is missing; a method whose own setup breaks has failed every problem.
     """
-    for method in config.methods:
+    for method in config.every_method:
         kind = registry.kind_of(registry.build(method, plugins))
-        for cell in cells:
+        for cell in (c for c in cells if method in c.methods):
             reply = ready.get(setting(config, method, cell, plugins), {"status": "unavailable"})
             if not cell.skip and reply["status"] == "ok":
                 continue
@@ -197,7 +197,7 @@ def accuracy(record: Record, config: RunConfig, cells: list[Cell], usable: set[S
         pieces = make_pieces(config, cells, record.done("accuracy"), place.data, place.plugins)
         return [p for p in pieces if p.setting in usable]
 
-    kinds = {m: registry.kind_of(registry.build(m, place.plugins)) for m in config.methods}
+    kinds = {m: registry.kind_of(registry.build(m, place.plugins)) for m in config.every_method}
     pieces, fruitless = left(), 0
     count = sum(len(p.keys) for p in pieces)
     with stop.on_interrupt(tell_workers), Meter(place.console, "registering", count) as meter:
@@ -223,7 +223,7 @@ def _on_times(config: RunConfig, place: Place) -> list[str]:
         notes = [
             "times beside accuracy were taken while several processes worked; the timing table has those taken alone"
         ]
-    if batched := [m for m in config.methods if repeats_and_batch(config, m, place.plugins)[1] > 1]:
+    if batched := [m for m in config.every_method if repeats_and_batch(config, m, place.plugins)[1] > 1]:
         share = f"times beside accuracy are a batch's over its pairs (--batch {config.batch}; column batch): "
         notes.append(share + ", ".join(batched))
     return notes

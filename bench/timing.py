@@ -77,7 +77,7 @@ class Stopwatch:
         """The run's first data set and its second condition (noisy, by default), at every point count."""
         name = self.config.datasets[0]
         dataset = solve.dataset_of(name, self.place.data, self.place.plugins)
-        text = conditions_for(self.config, dataset)[:2][-1]
+        text = conditions_for(self.config.conditions, dataset)[:2][-1]
         cells = (make_cell(self.config, dataset, name, text, n) for n in self.config.timing_points)
         return list({c.name: c for c in cells}.values())
 

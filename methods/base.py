@@ -67,6 +67,7 @@ class Method:
             library reads before any Python of ours runs belongs here.
         variants: names and parameters of what this class offers, e.g. {"ransac10k": {"iterations": 10_000}}.
             Without it there is one variant, named after the file.
+        in_all: False for what `--methods all` leaves out: variants for one question, such as ablations.
     """
 
     kind: ClassVar[str] = "global"
@@ -76,6 +77,7 @@ class Method:
     requires: ClassVar[tuple[str, ...]] = ()
     environment: ClassVar[Mapping[str, str]] = {}
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    in_all: ClassVar[bool] = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

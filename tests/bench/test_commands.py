@@ -46,7 +46,7 @@ def test_doctor_tells_the_command_that_adds_what_is_missing(capsys, monkeypatch,
     assert cli.main(["doctor", "--plugins", str(PLUGINS)]) == 0
     out = capsys.readouterr().out
     assert f"what a run needs: plotly missing: {sys.executable} -m pip install -r requirements.txt" in out
-    assert "data set modelnet40: not below data: bench.py data modelnet40" in out and "shapes40" not in out
+    assert "data set modelnet40: not below data: bench.py data modelnet40" in out and "data set shapes40" not in out
     (here / "data" / "modelnet40").mkdir(parents=True)
     cli.main(["doctor"])
     assert "data set modelnet40" not in capsys.readouterr().out
