@@ -39,13 +39,13 @@ ERRORS = {  # what draws n errors, and their mean
 @pytest.mark.parametrize("kind", ERRORS)
 @pytest.mark.parametrize("n", [40, 1500])
 def test_intervals_of_the_mean_cover(kind, n):
-    """95 % of 600 simulations, within the 93 to 97 % that is asked; one in a thousand of right intervals would miss by chance."""
+    """95 % of the simulations, within the 93 to 97 % that is asked; the draws are fixed, so chance plays no part."""
     draw, (of, truth) = np.random.default_rng(2), ERRORS[kind]
     hits = 0
     for i in range(600):
         low, high = stats.bootstrap_mean(of(draw, n), i)
         hits += low <= truth <= high
-    assert 0.92 < hits / 600 < 0.98
+    assert 0.93 < hits / 600 < 0.97
 
 
 @pytest.mark.parametrize("n", [40, 41, 400])
