@@ -20,7 +20,7 @@ _UNIT_RADIUS = (0.5, 2.0)
 
 
 class Learned(Method):
-    """Base of the learned methods: a subclass names its network by `parts` and answers in `register`.
+    """Base of the learned methods: a subclass names its network by `parts`, and has a `register` of its own if it does more.
 
     Weights are chosen by the run's domain among the files in `methods/weights/`. Clouds of unit objects (radius 0.5 to 2)
     are taken as they are, others are scaled together to radius 1.
@@ -112,6 +112,19 @@ class Learned(Method):
         self.state["weights"] = file.name
         self.note(weights=file.name, sha256=sha256(file))
         return self.load(file)
+
+    def register(self, source: Cloud, target: Cloud) -> Pose:
+        """See `Method.register`: what the network estimates from its prepared input."""
+        import torch
+
+        net = self.state["net"]
+        pair, scale, centres = self.tensors(source, target)
+        with torch.inference_mode():
+            with self.stage("features"):
+                prepared = net.prepare(*pair)
+            with self.stage("network"):
+                T = net.estimate(prepared, *pair).T[0].cpu().numpy()
+        return restored(T, scale, centres)
 
     def tensors(self, source: Cloud, target: Cloud) -> tuple[list[Tensor], float, list[Pose]]:
         """Both clouds (1, N, 3) float32 on the device, centred and of unit size; the scale and the centroids taken away.

@@ -1,0 +1,41 @@
+"""DCP-v2 (Wang and Solomon, ICCV 2019): features of two clouds in view of each other point from one to the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from methods.nn.learned import Learned
+
+
+class Dcp(Learned):
+    """DGCNN features and a Transformer; each point's match is a soft average of the other cloud; the pose is the matches'.
+
+    Trained on whatever rotations the problems have, where the paper trains on Euler angles up to 45°.
+    """
+
+    variants = {"dcp": {}}
+    trained = "dcp"
+
+    @classmethod
+    def parts(cls) -> tuple[type[Any], type[Any], Mapping[str, tuple[str, ...]]]:
+        """See `Learned.parts`."""
+        from methods.nn.dcp import DcpConfig, DcpNet
+
+        return DcpNet, DcpConfig, {}
+
+
+class DcpSmall(Dcp):
+    """DCP reduced for a CPU: DGCNN of widths 32, 32, 64 and k = 10, 64 features in 2 heads, inner width 128."""
+
+    variants = {"dcp_small": {}}
+    trained = "dcp_small"
+    size = {"k": 10, "widths": (32, 32, 64), "features": 64, "heads": 2, "inner": 128}
+
+
+class DcpSmallEuler45(DcpSmall):
+    """DCP reduced for a CPU, trained on its paper's rotations: Euler angles up to 45°."""
+
+    variants = {"dcp_small_euler45": {}}
+
+    sampler: str = "euler45"
