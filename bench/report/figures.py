@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Drawn(NamedTuple):
-    """A finished figure: kind ("cdf", "density", "angle", "time", "category", "grid"), title, caption and its two files."""
+    """A finished figure: kind ("cdf", "density", "angle", "time", "category", "grid", "gaussians"), title, caption, two files."""
 
     kind: str
     title: str

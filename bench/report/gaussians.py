@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.conventions import Convention
 from bench.load import Loaded
 from bench.plan import domain_of
 from bench.report import style
 from bench.report.figures import Job
-from bench.report.grid import seen
+from bench.report.grid import choose, seen
+from bench.report.ranking import Place, at
 from bench.report.redraw import Redraw
 from common.errors import InputError
 from methods import registry
 from methods.base import Gaussians, Method, Unavailable
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -32,6 +37,7 @@ CAPTION = (
 )
 HEADS = ("source", "target", "source's Gaussians", "target's Gaussians")
 _SHOWN_WEIGHT = 0.01
+_ROWS = 3
 
 
 class Row(NamedTuple):
@@ -141,3 +147,17 @@ def _circles(axes: Axes, mixture: Gaussians, middle: NDArray[np.float64], colour
                 Circle(tuple(flat[j]), mixture.radii[j], color=colours[j], alpha=0.35 * opacity, linewidth=0)
             )
             axes.plot(*flat[j], "o", color=colours[j], markersize=4, alpha=opacity)
+
+
+def of_report(
+    loaded: Loaded, trials: pd.DataFrame, places: list[Place], view: Convention, redraw: Redraw, folder: Path
+) -> Iterator[Job]:
+    """The picture for a report: the problems of the first place's grid, by the first method that matches mixtures.
+
+    Nothing where no method does, or where its weights or the clouds aren't here.
+    """
+    for place in places[:1]:
+        chosen = choose(at(trials, place), view, _ROWS)
+        with contextlib.suppress(InputError):
+            stem = folder / f"gaussians_{style.slug(*place)}"
+            yield drawn_job(loaded, redraw, first_method(loaded, redraw.plugins), chosen, stem)
