@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 
 class Drawn(NamedTuple):
-    """A finished figure: kind ("cdf", "density", "angle", "time", "category", "grid", "gaussians"), title, caption, two files."""
+    """A finished figure: kind ("cdf", "density", "angle", "time", "category", "grid", "gaussians",
+    "risk"), title, caption and its two files.
+    """
 
     kind: str
     title: str
@@ -143,7 +145,7 @@ def _save(figure: Figure, job: Job) -> Drawn:
     return Drawn(job.kind, job.title, job.caption, written)
 
 
-def _new(methods: int, columns: int = 1, **settings: Any) -> tuple[Figure, list[Axes]]:
+def new_figure(methods: int, columns: int = 1, **settings: Any) -> tuple[Figure, list[Axes]]:
     """A figure with a row of axes, high enough for a legend of so many methods at its right."""
     from matplotlib.figure import Figure
 
@@ -152,12 +154,13 @@ def _new(methods: int, columns: int = 1, **settings: Any) -> tuple[Figure, list[
     return figure, list(axes)
 
 
-def _legend(figure: Figure, axes: Axes) -> None:
+def place_legend(figure: Figure, axes: Axes) -> None:
+    """The legend of an axes at the right of its figure."""
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper", handlelength=3.2, labelspacing=0.35)
 
 
-def _lines(method: str, kind: str) -> dict[str, Any]:
+def lines_of(method: str, kind: str) -> dict[str, Any]:
     """Keyword arguments of `Axes.plot` for a method."""
     look = style.look(method, kind)
     marks = {"marker": look.marker, "markersize": 5.5, "fillstyle": "left" if look.refined else "full"}
@@ -177,17 +180,17 @@ def _ordered(frame: pd.DataFrame) -> list[tuple[str, str]]:
 
 def _cdf(curves: pd.DataFrame, summary: pd.DataFrame, view: Convention, title: str) -> Figure:
     """Error CDFs of one place, best recall first in the legend."""
-    figure, (axes,) = _new(len(summary))
+    figure, (axes,) = new_figure(len(summary))
     right = _right_end(curves, view)
     for row in summary.sort_values(["recall", "method"], ascending=[False, True]).to_dict("records"):
         curve = curves[curves["method"] == row["method"]]
         method, kind = str(row["method"]), str(row["kind"])
-        lines = _lines(method, kind) | {"markersize": 4, "markevery": 0.21}
+        lines = lines_of(method, kind) | {"markersize": 4, "markevery": 0.21}
         share = "" if np.isnan(row["recall"]) else f"{row['recall']:.2f}  "
         _curve(axes, curve, view.metric, right, {"label": share + style.label(method)} | lines)
     _frame_cdf(axes, view, right)
     axes.set_title(title, loc="left")
-    _legend(figure, axes)
+    place_legend(figure, axes)
     return figure
 
 
@@ -255,11 +258,11 @@ def _density(curves: pd.DataFrame, summary: pd.DataFrame, view: Convention, titl
 def _by_angle(bins: pd.DataFrame, summary: pd.DataFrame, view: Convention, title: str) -> Figure:
     """Mean error over answered, and recall, against the bins of rotation magnitude."""
     kinds = [(m, k) for m, k in _ordered(summary) if m in set(bins["method"])]
-    figure, (left, right) = _new(len(kinds), columns=2)
+    figure, (left, right) = new_figure(len(kinds), columns=2)
     for method, kind in kinds:
         mine = bins[bins["method"] == method]
         middle = (mine["angle_low"] + mine["angle_high"]) / 2
-        lines, mean = _lines(method, kind), mine[f"{view.metric}_mean_answered"]
+        lines, mean = lines_of(method, kind), mine[f"{view.metric}_mean_answered"]
         left.plot(middle, mean, **lines)
         partly = (mine["answered"] < mine["problems"]).to_numpy()
         hollow = {"linestyle": "", "fillstyle": "full", "markerfacecolor": style.PAPER}
@@ -273,7 +276,7 @@ def _by_angle(bins: pd.DataFrame, summary: pd.DataFrame, view: Convention, title
     left.set_title(title, loc="left")
     right.set(ylabel="recall, failures counted", ylim=(-0.03, 1.03))
     left.set_ylim(bottom=0)
-    _legend(figure, right)
+    place_legend(figure, right)
     return figure
 
 
@@ -301,12 +304,12 @@ def _times_by_angle(rows: pd.DataFrame, title: str) -> Figure:
 
 def _times(rows: pd.DataFrame, x: pd.Series[float], xlabel: str, title: str, log: bool) -> Figure:
     """Median milliseconds of each method against x."""
-    figure, (axes,) = _new(rows["method"].nunique())
+    figure, (axes,) = new_figure(rows["method"].nunique())
     for method, kind in _ordered(rows):
         mine = (rows["method"] == method).to_numpy()
         for i, (_, group) in enumerate(rows[mine].groupby(["device", "threads"], observed=True)):
             here, times = x.loc[group.index], group["time_ms_median"]
-            lines = _lines(method, kind)
+            lines = lines_of(method, kind)
             axes.plot(here, times, label=style.label(method) if i == 0 else None, **lines)
             never = here[times.isna()]
             top: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "clip_on": False, "in_layout": False}
@@ -316,7 +319,7 @@ def _times(rows: pd.DataFrame, x: pd.Series[float], xlabel: str, title: str, log
     axes.set_title(title, loc="left")
     if log:
         _log_points(axes, sorted(set(x)))
-    _legend(figure, axes)
+    place_legend(figure, axes)
     return figure
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bench import export
 from bench.conventions import CONVENTIONS, Convention, by_convention
 from bench.load import Loaded
-from bench.report import charts, figures, gaussians, grid, page, paper, ranking, style, tables
+from bench.report import charts, figures, gaussians, grid, page, paper, ranking, risk, style, tables
 from bench.report.ranking import Errors, Place
 from bench.report.redraw import Redraw
 from bench.report.table import Table, escaped
@@ -60,6 +60,7 @@ def write_report(loaded: Loaded, frames: dict[str, pd.DataFrame], redraw: Redraw
     main = paper.main_places(frames["summary"])
     jobs += grid.grids_of(loaded, frames["trials"], main, view, redraw, folder / "figures")
     jobs += gaussians.of_report(loaded, frames["trials"], main, view, redraw, folder / "figures")
+    jobs += risk.risks_of(loaded, frames["trials"], main, view, folder / "figures")
     drawn = figures.draw_all(jobs)
     of = _tables(loaded, frames, errors, compared, options)
     html = _page(loaded, frames, errors, of, redraw, options)
