@@ -36,6 +36,6 @@ $(BIN)/python:
 	-@$(BIN)/python -m methods._teaser_native  # builds TEASER++ now, or says why it can't be had; nothing else needs it
 	@touch $@
 
-.venv/dev.done: requirements-dev.txt requirements-cluster.txt .venv/run.done
+.venv/dev.done: requirements-dev.txt requirements-cluster.txt requirements-extra.txt .venv/run.done
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $@

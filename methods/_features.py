@@ -93,6 +93,12 @@ def unit_pair(source: Cloud, target: Cloud) -> UnitPair:
     return UnitPair(unit[0], unit[1], centres[0], centres[1], scale)
 
 
+def nearest_rotation(R: NDArray[Any]) -> Points:
+    """The rotation (3, 3) nearest to a matrix that is one but for the rounding of a library."""
+    U, _, Vt = np.linalg.svd(np.asarray(R, dtype=np.float64))
+    return np.asarray(U @ np.diag([1.0, 1.0, np.linalg.det(U @ Vt)]) @ Vt)
+
+
 def normals(points: Points, radius: float, orientation: str) -> Normals:
     """Unit normals (N, 3) of a cloud centred on 0, from the at most 30 neighbours within the radius.
 

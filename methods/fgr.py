@@ -35,7 +35,7 @@ class Fgr(FeatureMethod):
             result = o3d.pipelines.registration.registration_fgr_based_on_correspondence(
                 point_cloud(pair.source), point_cloud(pair.target), pairs(matches), self.option()
             )
-        self.note(fitness=result.fitness, inlier_rmse=result.inlier_rmse)
+        self.note(confidence=result.fitness, inlier_rmse=result.inlier_rmse)
         if result.fitness == 0:
             raise NoSolution("no match agrees with the pose found")
         return pair.answer(result.transformation)

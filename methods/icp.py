@@ -8,9 +8,12 @@ from scipy.spatial.transform import Rotation
 
 from common.errors import InputError
 from methods._features import Normals, Points, normals, require_positive, unit_pair
-from methods.base import Cloud, Method, Pose, rigid
+from methods.base import Cloud, Method, NoSolution, Pose, rigid
 
 DAMPING = 0.01  # of the mean curvature; without it a noisy plate, free to slide in its plane, slides out of sight
+
+NEAR = 0.05
+"""Distance, in the pair's scale, at which a source point counts as met; the share met is the method's confidence."""
 
 
 class Icp(Method):
@@ -21,6 +24,8 @@ class Icp(Method):
         iterations: the most iterations.
         tolerance: stop when a step turns (radians) and moves (fractions of the pair's scale) less than this.
         normal_radius: neighbourhood of the target's normals, a fraction of the pair's scale.
+        distance: pairs farther apart than this fraction of the pair's scale are left out beside the worst; None for no such
+            cap. It keeps partial scans, half of which has no counterpart, from being pulled together; from far it stands still.
     """
 
     kind = "local"
@@ -31,6 +36,7 @@ class Icp(Method):
     iterations: int = 50
     tolerance: float = 1e-5
     normal_radius: float = 0.2
+    distance: float | None = None
 
     def __post_init__(self) -> None:
         require_positive(self, "trim")
@@ -49,13 +55,17 @@ class Icp(Method):
             step, done = np.inf, 0
             while step > self.tolerance and done < self.iterations:
                 moved = pair.source @ T[:3, :3].T + T[:3, 3]
-                distance, nearest = tree.query(moved)
+                distance, nearest = map(np.asarray, tree.query(moved))
                 best = np.argpartition(distance, keep - 1)[:keep]
-                matched = np.asarray(nearest)[best]
+                if self.distance is not None:
+                    best = best[distance[best] <= self.distance]
+                    if len(best) < 3:
+                        raise NoSolution(f"{len(best)} points have a partner within the distance; a pose needs 3")
+                matched = nearest[best]
                 delta, step = point_to_plane_step(moved[best], pair.target[matched], planes[matched])
                 T = delta @ T
                 done += 1
-        self.note(iterations=done, converged=bool(step <= self.tolerance))
+        self.note(iterations=done, converged=bool(step <= self.tolerance), confidence=float(np.mean(distance <= NEAR)))
         return pair.answer(T)
 
 

@@ -35,5 +35,5 @@ class Ransac(FeatureMethod):
         p, q = self.matched_points(pair, self.limit)
         with self.stage("solve"):
             T, inliers = ransac(p, q, self.iterations, self.distance, self.edge_ratio, self.rng)
-        self.note(iterations=self.iterations, inliers=inliers)
+        self.note(iterations=self.iterations, inliers=inliers, confidence=inliers / len(p))
         return pair.answer(T)

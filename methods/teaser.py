@@ -39,5 +39,5 @@ class Teaser(FeatureMethod):
         p, q = self.matched_points(pair, self.limit)
         with self.stage("solve"):
             T, clique = _teaser_native.solve(p, q, self.noise_bound, self.clique_seconds)
-        self.note(clique=clique)
+        self.note(clique=clique, confidence=clique / len(p))
         return pair.answer(T)

@@ -24,7 +24,7 @@ DOMAIN = "pair"
 WARM_UP = 256
 """Points of the call that comes first and is not timed."""
 
-SAID = ("confidence", "fitness", "inliers", "clique", "matches", "converged")
+SAID = ("confidence", "inliers", "clique", "matches", "converged")
 """Notes by which methods tell how sure they are, the most telling first. Not comparable between methods."""
 
 

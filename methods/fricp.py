@@ -1,0 +1,33 @@
+"""Fast and robust ICP (Zhang, Yao, Deng 2022), by the authors' code in the package fricp-cpp."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from methods._features import unit_pair
+from methods.base import Cloud, Method, Pose
+
+
+class Fricp(Method):
+    """Point-to-point ICP under Welsch's function, made sharper step by step, with Anderson acceleration."""
+
+    kind = "local"
+    local = True
+    requires = ("fricp_cpp",)
+    environment = {"OMP_NUM_THREADS": "1"}
+
+    def register(self, source: Cloud, target: Cloud, init: Pose | None = None) -> Pose:
+        """Refine `init` (4, 4), by default the identity."""
+        import fricp_cpp
+
+        pair = unit_pair(source, target)
+        native = fricp_cpp.native
+        with self.stage("refine"):
+            found = native.register_(
+                np.ascontiguousarray(pair.source),
+                np.ascontiguousarray(pair.target),
+                native.Method.RICP,
+                init=pair.to_unit(np.eye(4) if init is None else init),
+            )
+        self.note(iterations=int(found.total_iters))
+        return pair.answer(np.asarray(found.transformation))

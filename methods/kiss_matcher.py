@@ -1,0 +1,54 @@
+"""KISS-Matcher (Lim et al. 2025), the authors' library: Faster-PFH, k-core pruning and graduated non-convexity."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from methods._features import nearest_rotation, require_positive, unit_pair
+from methods.base import Cloud, Method, NoSolution, Pose, rigid
+
+_LEAST = 30
+
+
+class KissMatcher(Method):
+    """Global registration made for scans of any sensor; the voxel size sets every other radius.
+
+    Parameters:
+        voxel: edge of the cells that thin the clouds, a fraction of the pair's scale.
+        normal_gain, feature_gain: radii of normals and features in voxels.
+    """
+
+    requires = ("kiss_matcher",)
+    environment = {"OMP_NUM_THREADS": "1", "OMP_THREAD_LIMIT": "1"}
+
+    voxel: float = 0.06
+    normal_gain: float = 3.0
+    feature_gain: float = 5.0
+
+    def __post_init__(self) -> None:
+        require_positive(self)
+
+    def register(self, source: Cloud, target: Cloud) -> Pose:
+        """See `Method.register`.
+
+        Raises:
+            NoSolution: too few points, which the library does not survive, or no consistent matches.
+        """
+        import kiss_matcher
+
+        pair = unit_pair(source, target)
+        thinned = [len(np.unique(np.floor(c / self.voxel), axis=0)) for c in (pair.source, pair.target)]
+        if min(thinned) < _LEAST:
+            raise NoSolution(f"{min(thinned)} cells of {self.voxel} hold points; the library needs {_LEAST}")
+        config = kiss_matcher.KISSMatcherConfig(
+            voxel_size=self.voxel, normal_r_gain=self.normal_gain, fpfh_r_gain=self.feature_gain
+        )
+        matcher = kiss_matcher.KISSMatcher(config)
+        with self.stage("solve"):
+            found = matcher.estimate(pair.source.astype(np.float32), pair.target.astype(np.float32))
+        inliers = matcher.get_num_final_inliers()
+        matches = max(len(matcher.get_initial_correspondences()), 1)
+        self.note(inliers=inliers, confidence=inliers / matches)
+        if not found.valid or inliers < 3:
+            raise NoSolution(f"{inliers} consistent matches; a pose needs 3")
+        return pair.answer(rigid(nearest_rotation(np.asarray(found.rotation)), np.asarray(found.translation).ravel()))
