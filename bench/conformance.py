@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bench import metrics
 from bench.outcome import pose_fault
-from bench.worker import answer
+from bench.worker import answer, answer_batch
 from common.keys import rng
 from datasets.poses import axis_rotation, direction, haar, move
 from methods import registry
@@ -26,7 +26,7 @@ Check = Callable[[Method], str]
 KINDS = ("local", "global", "learned", "control")
 EASY_DEG, EASY_SHIFT = 10.0, 0.15
 """Rotation and translation of the known poses: any method that registers at all is better there than doing nothing."""
-POSES = 3
+POSES = IN_BATCH = 3
 SLOWEST_S, MOST_MB = 20.0, 4000.0
 """What a call on two clouds of `BIG` points may take."""
 BIG = 2000
@@ -281,6 +281,30 @@ def bounded(method: Method) -> str:
     return f"{reply['time_ms']:.0f} ms and {max(reply['peak_mb'], 0):.0f} MB for {BIG} points"
 
 
+def batches(method: Method) -> str:
+    """Several pairs at once give what each gives alone, and a broken one among them spoils no other."""
+    if not registry.is_batched(method):
+        return "takes none"
+    pairs = [easy(key=20 + k)[:2] for k in range(IN_BATCH)]
+    pairs[1] = (_at(pairs[1][0], 7, np.nan), pairs[1][1])
+    alone = [ask(method, *pair) for pair in pairs]
+    sources, targets = (list(clouds) for clouds in zip(*pairs, strict=True))
+    reply = answer_batch(method, "cpu", {"sources": sources, "targets": targets, "seed": 0})
+    if reply["status"] != "ok":
+        raise Complaint(
+            f"register_batch: {reply['message']}; give a NoSolution in the place of the pair without an answer"
+        )
+    if len(reply["answers"]) != len(pairs):
+        raise Complaint(
+            f"register_batch gives {len(reply['answers'])} answers to {len(pairs)} pairs; give one for each"
+        )
+    for (source, _), usual, one in zip(pairs, alone, reply["answers"], strict=True):
+        rigid_one = one["status"] == "ok" and pose_fault(one["pose"]) is None
+        if rigid_one != (usual["status"] == "ok") or (rigid_one and error(one, usual["pose"], source) > 1e-3):
+            raise Complaint("register_batch gives another answer than register; it must differ in nothing but rounding")
+    return f"{len(pairs)} pairs at once are as each alone"
+
+
 CHECKS: dict[str, Check] = {
     "docstring and kind": documented,
     "time and memory": bounded,
@@ -294,6 +318,7 @@ CHECKS: dict[str, Check] = {
     "determinism": deterministic,
     "stage times": stages_add_up,
     "initial pose": initial_pose,
+    "batches": batches,
 }
 """Name to check, in the order in which they are made."""
 

@@ -108,7 +108,7 @@ def test_a_crash_is_one_failed_check_and_the_others_go_on(faulty, capsys):
     assert cli.main(["check", "faulty_exits", "--plugins", str(faulty)]) == 1
     out = capsys.readouterr().out
     assert "FAIL  degenerate clouds    the process ended with exit code 4; find the call" in out
-    assert out.count("ok  ") == len(CHECKS) - 1 and "1 of 12 checks fail" in out
+    assert out.count("ok  ") == len(CHECKS) - 1 and "1 of 13 checks fail" in out
 
 
 def test_a_slow_method_ends_in_time_and_is_told_so(faulty, capsys, monkeypatch):
@@ -123,7 +123,7 @@ def test_what_new_writes_conforms(tmp_path, monkeypatch, capsys):
     assert cli.main(["new", "my_idea", "--plugins", "mine"]) == 0
     assert "bench.py check my_idea --plugins mine" in capsys.readouterr().out
     assert cli.main(["check", "my_idea", "--plugins", "mine"]) == 0
-    assert "all 12 checks are well" in capsys.readouterr().out
+    assert "all 13 checks are well" in capsys.readouterr().out
     ran = subprocess.run([sys.executable, "-m", "pytest", "-q", str(tmp_path / "mine")], cwd=ROOT, capture_output=True)
     assert ran.returncode == 0, ran.stdout
     assert cli.main(["new", "my_idea", "--plugins", "mine"]) == 2
