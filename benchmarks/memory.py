@@ -1,0 +1,62 @@
+"""Memory of methods against the number of points: growth of a process over its idle state, and the exponent of that growth.
+
+    python benchmarks/memory.py [METHOD …]
+
+Each method runs in a process of its own on noisy pairs of 4 096 to 65 536 points, 100 s a call at most. An exponent of 1 is linear
+growth; below 1 it has a part that does not grow, above it will not fit for long.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+
+from bench.child import Child, Limits, Setting
+from datasets.problems import ProblemKey, make_problem
+from datasets.registry import load
+from methods import registry
+
+METHODS = ("deepgmr", "icp", "fgr", "ransac10k", "teaser", "hgmr")
+POINTS = (4096, 8192, 16384, 32768, 65536)
+LIMITS = Limits(100, 16)
+
+
+def growth_mb(method: str) -> list[float]:
+    """Megabytes at each point count (NaN where there was no call), the highest of the process so far."""
+    found = []
+    with_data = load("shapes40")
+    child = Child(Setting(method, "shapes40"), LIMITS)
+    try:
+        for points in POINTS:
+            problem = make_problem(with_data, ProblemKey("shapes40", "noisy", points, 3))
+            reply = child.register(problem.source, problem.target, 0)
+            found.append(float(reply.get("peak_mb", np.nan)))
+    finally:
+        child.close()
+    return found
+
+
+def exponent(mb: list[float]) -> float:
+    """The slope of log memory against log points, over the last three sizes."""
+    known = np.array(mb[-3:])
+    return float(np.polyfit(np.log(POINTS[-3:]), np.log(known), 1)[0]) if (known > 0).all() else float("nan")
+
+
+def main() -> None:
+    """Print the table."""
+    print("| method | " + " | ".join(f"{n} points, MB" for n in POINTS) + " | exponent |")
+    print("|---|" + "---:|" * (len(POINTS) + 1))
+    for method in sys.argv[1:] or METHODS:
+        if reason := registry.unavailable(method):
+            print(f"| {method} | {reason} |")
+            continue
+        mb = growth_mb(method)
+        print(f"| {method} | " + " | ".join(f"{value:.0f}" for value in mb) + f" | {exponent(mb):.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
