@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?= --methods all
 
-.PHONY: help bench test lint format docs
+.PHONY: help bench test lint format docs benchmarks
 help:   ## list the targets
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*## /	/'
 
@@ -23,6 +23,9 @@ lint: .venv/dev.done  ## ruff and mypy alone
 format: .venv/dev.done  ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+benchmarks: .venv/dev.done  ## time and memory, ours beside what one would otherwise run (a quarter of an hour)
+	for script in harness deepgmr adapters memory report shapes40; do $(BIN)/python benchmarks/$$script.py || exit 1; done
 
 docs: .venv/dev.done  ## build the site into build/site
 	$(BIN)/mkdocs build --strict

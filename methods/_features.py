@@ -67,7 +67,8 @@ def checked(cloud: Cloud, name: str) -> Points:
         raise NoSolution(f"the {name} has {len(points)} points; a pose needs 3")
     if not np.isfinite(points).all():
         raise NoSolution(f"the {name} has coordinates that are not finite")
-    spread = np.linalg.svd(points - points.mean(axis=0), compute_uv=False) / np.sqrt(len(points))
+    centred = points - points.mean(axis=0)
+    spread = np.sqrt(np.linalg.eigvalsh(centred.T @ centred / len(points)).clip(0))[::-1]
     rounding = 4 * float(np.finfo(np.float32).eps) * np.abs(points).max()
     if spread[0] <= rounding:
         raise NoSolution(f"all points of the {name} are equal")

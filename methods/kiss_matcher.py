@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from methods._features import nearest_rotation, require_positive, unit_pair
+from methods._features import Points, nearest_rotation, require_positive, unit_pair
 from methods.base import Cloud, Method, NoSolution, Pose, rigid
 
 _LEAST = 30
@@ -37,7 +37,7 @@ class KissMatcher(Method):
         import kiss_matcher
 
         pair = unit_pair(source, target)
-        thinned = [len(np.unique(np.floor(c / self.voxel), axis=0)) for c in (pair.source, pair.target)]
+        thinned = [_cells(cloud, self.voxel) for cloud in (pair.source, pair.target)]
         if min(thinned) < _LEAST:
             raise NoSolution(f"{min(thinned)} cells of {self.voxel} hold points; the library needs {_LEAST}")
         config = kiss_matcher.KISSMatcherConfig(
@@ -52,3 +52,10 @@ class KissMatcher(Method):
         if not found.valid or inliers < 3:
             raise NoSolution(f"{inliers} consistent matches; a pose needs 3")
         return pair.answer(rigid(nearest_rotation(np.asarray(found.rotation)), np.asarray(found.translation).ravel()))
+
+
+def _cells(cloud: Points, edge: float) -> int:
+    """How many cells of a grid hold points of a cloud (N, 3)."""
+    cells = np.floor((cloud - cloud.min(axis=0)) / edge)
+    sides = cells.max(axis=0) + 1
+    return len(np.unique(cells[:, 0] + sides[0] * (cells[:, 1] + sides[1] * cells[:, 2])))

@@ -1,0 +1,123 @@
+"""What our adapters add to the libraries beneath them: each method beside a bare call of its library on the same clouds.
+
+    python benchmarks/adapters.py [ROUNDS]
+
+Both take turns in one process; medians, and the ratio. The bare call is given what the adapter gives it: clouds at unit scale,
+matches where the method starts from matches.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+
+from datasets.problems import Problem, ProblemKey, make_problem
+from datasets.registry import load
+from methods import registry
+from methods._features import FeatureMethod, UnitPair, normals, unit_pair
+from methods._open3d import open3d, pairs, point_cloud
+from methods.base import Method
+
+POINTS = (1024, 5000)
+Call = Callable[[], object]
+
+
+def bare(method: Method, name: str, problem: Problem) -> Call:
+    """The library's own calls for a method, from clouds at unit scale to the pose."""
+    pair = unit_pair(problem.source, problem.target)
+    return {"fgr": _bare_fgr, "small_gicp": _bare_gicp, "kiss_matcher": _bare_kiss, "fricp": _bare_fricp}[name](
+        method, pair
+    )
+
+
+def _bare_fgr(method: Method, pair: UnitPair) -> Call:
+    o3d = open3d()
+    reg = o3d.pipelines.registration
+    assert isinstance(method, FeatureMethod)
+    search = o3d.geometry.KDTreeSearchParamHybrid(method.feature_radius, method.feature_neighbours)
+
+    def call() -> object:
+        clouds = [
+            point_cloud(c, normals(c, method.normal_radius, method.orientation)) for c in (pair.source, pair.target)
+        ]
+        features = [reg.compute_fpfh_feature(cloud, search) for cloud in clouds]
+        found = np.asarray(reg.correspondences_from_features(*features, True, 0.0))
+        return reg.registration_fgr_based_on_correspondence(*clouds, pairs(found), method.option())
+
+    return call
+
+
+def _bare_gicp(method: Method, pair: UnitPair) -> Call:
+    import small_gicp
+
+    return lambda: small_gicp.align(
+        pair.target,
+        pair.source,
+        registration_type=method.kind_of,
+        voxel_resolution=5 * method.voxel,
+        downsampling_resolution=method.voxel,
+        max_correspondence_distance=method.distance,
+        max_iterations=method.iterations,
+    )
+
+
+def _bare_kiss(method: Method, pair: UnitPair) -> Call:
+    import kiss_matcher
+
+    config = kiss_matcher.KISSMatcherConfig(
+        voxel_size=method.voxel, normal_r_gain=method.normal_gain, fpfh_r_gain=method.feature_gain
+    )
+    clouds = [c.astype(np.float32) for c in (pair.source, pair.target)]
+    return lambda: kiss_matcher.KISSMatcher(config).estimate(*clouds)
+
+
+def _bare_fricp(method: Method, pair: UnitPair) -> Call:
+    import fricp_cpp
+
+    native = fricp_cpp.native
+    return lambda: native.register_(pair.source, pair.target, native.Method.RICP)
+
+
+def timed(call: Call) -> float:
+    """Milliseconds of a call."""
+    start = time.perf_counter()
+    call()
+    return 1e3 * (time.perf_counter() - start)
+
+
+def compared(name: str, points: int, rounds: int) -> tuple[float, float]:
+    """Median milliseconds of the adapter and of the bare call, which take turns."""
+    method = registry.build(name)
+    problem = make_problem(load("shapes40"), ProblemKey("shapes40", "noisy", points, 3, angles=(0.0, 20.0)))
+
+    def ours() -> object:
+        method.begin(0)
+        return method.register(problem.source, problem.target)
+
+    theirs = bare(method, name, problem)
+    ours(), theirs()
+    times = np.array([(timed(ours), timed(theirs)) for _ in range(rounds)])
+    return tuple(np.median(times, axis=0))
+
+
+def main() -> None:
+    """Print the table."""
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 15
+    print("| method | points | adapter ms | library ms | ratio |\n|---|---:|---:|---:|---:|")
+    for name in ("fgr", "small_gicp", "kiss_matcher", "fricp"):
+        if reason := registry.unavailable(name):
+            print(f"| {name} | {reason} |")
+            continue
+        for points in POINTS:
+            ours, theirs = compared(name, points, rounds)
+            print(f"| {name} | {points} | {ours:.1f} | {theirs:.1f} | {ours / theirs:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
