@@ -40,7 +40,9 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        print("\nstopped; what is finished is recorded, and the same command continues", file=sys.stderr)
+        print(
+            f"\nstopped; what is finished is recorded, and the same command continues: {flags.command}", file=sys.stderr
+        )
         return 130
 
 

@@ -209,6 +209,8 @@ def accuracy(record: Record, config: RunConfig, cells: list[Cell], usable: set[S
                     record.add_outcomes(outcomes, kinds[method], piece.cell.columns)
                     meter.step(len(outcomes), f"{method} on {piece.cell.name}")
             except WorkerLost as loss:
+                if stop.asked():  # it was interrupted before it could listen
+                    break
                 fruitless = fruitless + 1 if meter.count == before else 0
                 if fruitless >= LOSSES:
                     raise InputError(f"worker processes keep dying ({loss}); try --jobs 1 or fewer --points") from loss

@@ -1,0 +1,167 @@
+"""Ctrl-C, and what a lost worker costs: work that is finished is kept, and nothing waits for what is not."""
+
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from bench import solve, stop
+from bench.child import ROOT, Limits, Setting
+from bench.outcome import Outcome
+from bench.plan import PIECE, Cell, Piece
+from datasets.problems import ProblemKey
+from tests.bench.test_run import PLUGINS, _count
+
+WITHIN_S = 1.0
+SLACK_S = 7.0
+"""What more is allowed on a machine that others keep busy. Waiting for a worker's piece would take 15 s, for a call for ever."""
+ASKED = "--datasets blobs --conditions noisy --points 60 --timing-rounds 0 --out stopped".split()
+
+
+def limit():
+    """Seconds within which a run must end."""
+    return WITHIN_S + (SLACK_S if os.getloadavg()[0] > 0.7 * os.cpu_count() else 0)
+
+
+PATIENT = "import sys, bench.cli, bench.stop; bench.stop.GRACE_S = 15; sys.exit(bench.cli.main())"
+"""The command line, with time for workers to hand in on a machine where a second may pass before they are given any."""
+
+
+def start(folder, *asked, run=(str(ROOT / "bench.py"),)):
+    """A run in a process group of its own, as a shell gives it one."""
+    command = [sys.executable, *run, *asked, *ASKED, "--plugins", str(PLUGINS)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(command, cwd=folder, env=env, start_new_session=True, **pipes)
+
+
+def wait_until(true, process, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
+        time.sleep(0.02)
+
+
+def deaf_below(process):
+    """Processes of a method among the descendants of a run."""
+    found = psutil.Process(process.pid).children(recursive=True)
+    return [p for p in found if "bench.worker" in p.cmdline()]
+
+
+@pytest.mark.parametrize("to", ["driver", "group"])
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_ctrl_c_ends_a_run_whose_methods_sit_in_native_code(tmp_path, jobs, to):
+    """`bad_deaf` ignores SIGINT and holds the interpreter lock. Slow calls before it are finished but not yet handed in."""
+    asked = ["--methods", "slow[seconds=0.2]", "bad_deaf", "--problems", str(4 * jobs), "--jobs", str(jobs)]
+    process = start(tmp_path, *asked)
+    record = tmp_path / "results" / "stopped" / "record.sqlite"
+    wait_until(lambda: _count(record) == 4 * jobs, process)
+    time.sleep(1.5)  # bad_deaf's process starts, and gets stuck
+    below = deaf_below(process)
+    begun = time.monotonic()
+    (os.kill if to == "driver" else os.killpg)(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    spent = time.monotonic() - begun
+    assert process.returncode == 130 and "Traceback" not in said, said
+    assert spent < limit(), f"{spent:.2f} s"
+    assert "continue" in said and "bench.py --methods" in said
+    assert _count(record) == 4 * jobs
+    psutil.wait_procs(below, timeout=5)
+    assert not [p for p in below if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_ctrl_c_hands_in_what_workers_have_finished(tmp_path, jobs):
+    """A piece of twenty calls of 0.2 s is in the middle; its finished part is in the record, and the same command continues."""
+    asked = ["--methods", "slow[seconds=0.2]", "--problems", "40", "--jobs", str(jobs)]
+    process = start(tmp_path, *asked, run=("-c", PATIENT))
+    record = tmp_path / "results" / "stopped" / "record.sqlite"
+    wait_until(lambda: _is_set_up(record) and deaf_below(process), process)
+    time.sleep(4)
+    before = _count(record)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    after = _count(record)
+    assert 0 < after < 40 and (after > before or before >= PIECE)
+    process = start(tmp_path, *asked)
+    out, said = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    assert f"continuing: {after} outcomes" in out and re.search(rf"registering: {40 - after} of {40 - after}", out)
+
+
+def _is_set_up(record):
+    """Whether the problems are drawn and the methods were set up, so that workers start."""
+    try:
+        with sqlite3.connect(f"file:{record}?mode=ro", uri=True) as db:
+            return bool(db.execute("SELECT 1 FROM meta WHERE key = 'run'").fetchall())
+    except sqlite3.OperationalError:
+        return False
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Time that passes by calls alone; a call takes `clock.call` seconds."""
+
+    class Clock:
+        now, call = 0.0, 1.0
+
+        def monotonic(self):
+            return self.now
+
+    made = Clock()
+
+    def ask_all(child, problems, phase, repeat):
+        made.now += made.call * len(problems)
+        return [Outcome("m", p, "ok", phase, repeat, batch=len(problems)) for p in problems]
+
+    monkeypatch.setattr(solve, "time", made)
+    monkeypatch.setattr(solve, "ask_all", ask_all)
+    monkeypatch.setattr(solve, "draw", lambda key, *_: key.id)
+    monkeypatch.setattr(solve, "_child", lambda *_: None)
+    monkeypatch.setattr(stop, "listen", lambda: None)
+    return made
+
+
+def piece(n=PIECE, batch=1):
+    keys = tuple(ProblemKey("d", "noisy", 10, i) for i in range(n))
+    cell = Cell("d", "noisy", 10, 10, "d", keys)
+    return Piece(Setting("m", "d"), cell, keys, Limits(600, 8), "", batch=batch)
+
+
+@pytest.mark.parametrize("call", [0.001, 0.7, 4.0, 14.9, 44.0])
+def test_a_lost_worker_costs_a_minute_at_most_unless_a_single_call_takes_longer(clock, call):
+    clock.call = call
+    _, outcomes = solve.solve_piece(piece())
+    assert outcomes and clock.now <= solve.PATIENCE_S + call < 60
+    assert len(outcomes) == PIECE or clock.now > solve.PATIENCE_S, "no less than fits is handed in"
+
+
+def test_a_call_is_not_cut_and_a_batch_is_one_call(clock):
+    clock.call = 100.0
+    assert len(solve.solve_piece(piece())[1]) == 1
+    clock.call = 1.0
+    assert [o.batch for o in solve.solve_piece(piece(64, batch=32))[1]] == [32] * 32
+
+
+def test_a_worker_that_was_asked_to_stop_takes_no_more(clock, monkeypatch):
+    monkeypatch.setattr(stop, "asked", lambda: clock.now >= 3)
+    assert len(solve.solve_piece(piece())[1]) == 3
+
+
+def test_a_call_given_up_keeps_those_before_it(clock, monkeypatch):
+    given = solve.ask_all
+
+    def ask_all(child, problems, *rest):
+        if clock.now >= 2:
+            raise stop.Stopped
+        return given(child, problems, *rest)
+
+    monkeypatch.setattr(solve, "ask_all", ask_all)
+    assert len(solve.solve_piece(piece())[1]) == 2
