@@ -61,6 +61,10 @@ class Child:
         """Start the process and set the method up; returns its reply (`status`: ok, unavailable, input, error, …)."""
         if self.process is not None:
             return self.ready
+        ready = self._spawn()
+        return self._spawn() if ready.get("killed") else ready
+
+    def _spawn(self) -> dict[str, Any]:
         s = self.setting
         self.process = subprocess.Popen(
             [sys.executable, "-m", "bench.worker"],
@@ -94,25 +98,27 @@ class Child:
 
     def register(self, source: NDArray[np.float32], target: NDArray[np.float32], seed: int) -> dict[str, Any]:
         """One call: the worker's reply, or one that says how the process ended (`timeout`, `crash`)."""
-        ready = self.start()
-        if ready["status"] != "ok":
-            return ready
-        return self._ask({"do": "register", "source": source, "target": target, "seed": seed}, self.limits.timeout)
+        return self._call({"do": "register", "source": source, "target": target, "seed": seed}, self.limits.timeout)
 
     def register_batch(
         self, sources: list[NDArray[np.float32]], targets: list[NDArray[np.float32]], seed: int
     ) -> dict[str, Any]:
         """One call on several pairs, as `register`; it may take the time of as many."""
-        ready = self.start()
-        if ready["status"] != "ok":
-            return ready
         ask = {"do": "register_batch", "sources": sources, "targets": targets, "seed": seed}
-        return self._ask(ask, self.limits.timeout * len(sources))
+        return self._call(ask, self.limits.timeout * len(sources))
 
     def check(self, name: str, patience: float) -> dict[str, Any]:
         """One check of `bench.conformance` in the process: its reply, or how the process ended, within seconds."""
-        ready = self.start()
-        return self._ask({"do": "check", "check": name}, patience) if ready["status"] == "ok" else ready
+        return self._call({"do": "check", "check": name}, patience)
+
+    def _call(self, message: dict[str, Any], patience: float) -> dict[str, Any]:
+        """The reply; asked once more where the process was killed from outside, which need not be the method's fault."""
+        for _ in range(2):
+            ready = self.start()
+            reply = self._ask(message, patience) if ready["status"] == "ok" else ready
+            if not reply.get("killed"):
+                break
+        return reply
 
     def _ask(self, message: dict[str, Any], patience: float) -> dict[str, Any]:
         assert self.process is not None and self.process.stdin is not None
@@ -175,7 +181,8 @@ class Child:
         time.sleep(0.02)  # its last words may still be on their way
         last = bytes(self._tail).decode(errors="replace").strip().splitlines()[-3:]
         self.close()
-        return {"status": "crash", "message": " | ".join([f"the process ended with {how}", *last])}
+        message = " | ".join([f"the process ended with {how}", *last])
+        return {"status": "crash", "message": message, "killed": code == -signal.SIGKILL}
 
     def close(self) -> None:
         """End the process and all it started."""
