@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -23,34 +22,19 @@ def child():
     made.close()
 
 
-def kill(child, times):
-    """Kill the child's process in the middle of its call, and those that take its place."""
-
-    def strike():
-        seen = set()
-        while len(seen) < times:
-            process = child.process
-            if process is not None and process.pid not in seen and child.ready.get("status") == "ok":
-                time.sleep(0.15)
-                seen.add(process.pid)
-                os.kill(process.pid, signal.SIGKILL)
-            time.sleep(0.01)
-
-    thread = threading.Thread(target=strike, daemon=True)
-    thread.start()
-    return thread
-
-
 def test_a_call_survives_one_kill(child):
-    thread = kill(child, 1)
+    first = child.process.pid
+    striker = threading.Timer(0.15, os.kill, (first, signal.SIGKILL))
+    striker.start()
     reply = child.register(CLOUD, CLOUD, 0)
-    thread.join()
-    assert reply["status"] == "ok"
+    striker.join()
+    assert reply["status"] == "ok" and child.process.pid != first
 
 
-def test_a_call_that_is_killed_twice_has_crashed(child):
-    thread = kill(child, 2)
-    reply = child.register(CLOUD, CLOUD, 0)
-    thread.join()
-    assert reply["status"] == "crash" and "SIGKILL" in reply["message"]
-    assert child.register(CLOUD, CLOUD, 0)["status"] == "ok", "the next call has a process of its own"
+def test_a_call_that_is_killed_twice_has_crashed():
+    child = Child(Setting("slow[seconds=0,killed=true]", "blobs", plugins=PLUGINS), Limits(20, 4))
+    try:
+        reply = child.register(CLOUD, CLOUD, 0)
+        assert reply["status"] == "crash" and "SIGKILL" in reply["message"]
+    finally:
+        child.close()
