@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from common.errors import InputError, unknown
 from methods._open3d import open3d, point_cloud
-from methods.base import Cloud, Method, NoSolution, Pose, rigid
+from methods.base import Between, Cloud, Method, NoSolution, Pose, rigid
 
 Points = NDArray[np.float64]
 Matches = NDArray[np.intp]
@@ -142,6 +142,13 @@ class FeatureMethod(Method):
         feature_neighbours: the most neighbours FPFH looks at within that radius.
         orientation: of the normals, see `normals`.
     """
+
+    search = {
+        "normal_radius": Between(0.08, 0.5),
+        "feature_radius": Between(0.2, 1.0),
+        "feature_neighbours": (50, 100, 200, 400),
+        "orientation": ORIENTATIONS,
+    }
 
     normal_radius: float = 0.2
     feature_radius: float = 0.5

@@ -26,6 +26,18 @@ class Unavailable(Exception):
     """Raised by `setup` or `check_available` when a method cannot run here: the reason and the command that mends it."""
 
 
+@dataclass(frozen=True)
+class Between:
+    """Where a search looks for a parameter: above 0, drawn evenly in its logarithm; whole numbers if both ends are.
+
+    Attributes:
+        low, high: the ends, included.
+    """
+
+    low: float
+    high: float
+
+
 class Gaussians(NamedTuple):
     """A mixture as a method sees a cloud (N, 3).
 
@@ -67,6 +79,8 @@ class Method:
             library reads before any Python of ours runs belongs here.
         variants: names and parameters of what this class offers, e.g. {"ransac10k": {"iterations": 10_000}}.
             Without it there is one variant, named after the file.
+        search: what `bench.py tune` may vary, by parameter: a tuple of values, or `Between` two. Those of the bases count, too;
+            what a variant fixes stays fixed.
         in_all: False for what `--methods all` leaves out: variants for one question, such as ablations.
     """
 
@@ -77,6 +91,7 @@ class Method:
     requires: ClassVar[tuple[str, ...]] = ()
     environment: ClassVar[Mapping[str, str]] = {}
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    search: ClassVar[Mapping[str, tuple[Any, ...] | Between]] = {}
     in_all: ClassVar[bool] = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

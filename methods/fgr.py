@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from methods._features import FeatureMethod, unit_pair
 from methods._open3d import open3d, pairs, point_cloud
-from methods.base import Cloud, NoSolution, Pose
+from methods.base import Between, Cloud, NoSolution, Pose
 
 
 class Fgr(FeatureMethod):
@@ -19,6 +19,12 @@ class Fgr(FeatureMethod):
 
     random = True
     requires = ("open3d",)
+    search = {
+        "distance": Between(0.01, 0.2),
+        "iterations": (32, 64, 128),
+        "tuple_scale": (0.8, 0.9, 0.95, 0.98),
+        "tuples": (300, 1000, 3000),
+    }
 
     distance: float = 0.05
     iterations: int = 64

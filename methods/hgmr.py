@@ -6,7 +6,7 @@ import numpy as np
 
 from common.errors import InputError
 from methods._features import require_positive, unit_pair
-from methods.base import Cloud, Method, Pose
+from methods.base import Between, Cloud, Method, Pose
 
 FIT_ITERATIONS, FIT_GAIN = 20, 0.01  # of EM in a level of the tree; it stops when the mean log likelihood gains less
 DAMPING = 0.01
@@ -33,6 +33,14 @@ class Hgmr(Method):
     kind = "local"
     local = True
     requires = ("torch",)
+    search = {
+        "levels": (1, 2, 3),
+        "least_points": (16, 32, 64),
+        "flatness": Between(0.003, 0.1),
+        "floor": Between(0.003, 0.05),
+        "blur": Between(0.1, 1.0),
+        "outliers": (0.0, 1e-4, 1e-3, 1e-2, 1e-1),
+    }
 
     levels: int = 2
     least_points: int = 32

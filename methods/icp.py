@@ -8,7 +8,7 @@ from scipy.spatial.transform import Rotation
 
 from common.errors import InputError
 from methods._features import Normals, Points, normals, require_positive, unit_pair
-from methods.base import Cloud, Method, NoSolution, Pose, rigid
+from methods.base import Between, Cloud, Method, NoSolution, Pose, rigid
 
 DAMPING = 0.01  # of the mean curvature; without it a noisy plate, free to slide in its plane, slides out of sight
 
@@ -31,6 +31,12 @@ class Icp(Method):
     kind = "local"
     local = True
     requires = ("open3d",)
+    search = {
+        "trim": (0.0, 0.1, 0.2, 0.3, 0.5),
+        "iterations": (50, 100, 200),
+        "normal_radius": Between(0.08, 0.5),
+        "distance": (None, 0.1, 0.2, 0.4, 0.8),
+    }
 
     trim: float = 0.1
     iterations: int = 50

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from methods._features import FeatureMethod, unit_pair
 from methods._ransac import ransac
-from methods.base import Cloud, Pose
+from methods.base import Between, Cloud, Pose
 
 
 class Ransac(FeatureMethod):
@@ -22,6 +22,7 @@ class Ransac(FeatureMethod):
 
     random = True
     requires = ("open3d",)
+    search = {"distance": Between(0.02, 0.2), "edge_ratio": (0.7, 0.8, 0.9, 0.95)}
     variants = {"ransac10k": {"iterations": 10_000}, "ransac10m": {"iterations": 10_000_000}}
 
     iterations: int = 10_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from methods import _teaser_native
 from methods._features import FeatureMethod, unit_pair
-from methods.base import Cloud, Pose
+from methods.base import Between, Cloud, Pose
 
 
 class Teaser(FeatureMethod):
@@ -18,6 +18,7 @@ class Teaser(FeatureMethod):
     """
 
     requires = ("open3d",)
+    search = {"noise_bound": Between(0.01, 0.15), "limit": (500, 1000, 2000)}
     environment = {"OMP_THREAD_LIMIT": "1"}  # with more threads cliques differ between runs
 
     noise_bound: float = 0.06
