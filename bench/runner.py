@@ -19,7 +19,7 @@ from bench.place import Place
 from bench.plan import Cell, Piece, make_cells, make_pieces, repeats_and_batch, setting
 from bench.pool import WorkerLost, solved, tell_workers
 from bench.progress import Meter
-from bench.store import Record
+from bench.store import Ledger, Record
 from bench.timing import Stopwatch, drift_note
 from common.errors import InputError
 from datasets import registry as data_sets
@@ -191,7 +191,7 @@ def record_oracle(record: Record, config: RunConfig, cells: list[Cell]) -> None:
 
 
 def accuracy(record: Record, config: RunConfig, cells: list[Cell], usable: set[Setting], place: Place) -> None:
-    """Every method on every problem, in parallel. A worker's outcomes are in the record before more are taken."""
+    """Every method on every problem, in parallel. Outcomes count as done once they are in the record."""
 
     def left() -> list[Piece]:
         pieces = make_pieces(config, cells, record.done("accuracy"), place.data, place.plugins)
@@ -204,10 +204,10 @@ def accuracy(record: Record, config: RunConfig, cells: list[Cell], usable: set[S
         while pieces and not stop.asked():
             before = meter.count
             try:
-                for piece, outcomes in solved(pieces, place):
-                    method = piece.setting.method
-                    record.add_outcomes(outcomes, kinds[method], piece.cell.columns)
-                    meter.step(len(outcomes), f"{method} on {piece.cell.name}")
+                with Ledger(record, meter.step) as ledger:
+                    for piece, outcomes in solved(pieces, place):
+                        method, cell = piece.setting.method, piece.cell
+                        ledger.add(outcomes, kinds[method], cell.columns, f"{method} on {cell.name}")
             except WorkerLost as loss:
                 if stop.asked():  # it was interrupted before it could listen
                     break

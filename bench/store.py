@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ OUTCOME = (
 OUTCOME += ["message", "stages", "notes", *_LATER]
 """Columns of an outcome, in the order in which they are written."""
 _MARKS = ",".join("?" * len(OUTCOME))
+Row = tuple[Any, ...]
+HELD_S = 1.0
 
 
 class Record:
@@ -99,7 +102,12 @@ class Record:
 
     def add_outcomes(self, outcomes: Iterable[Outcome], kind: str, cell: tuple[str, str, int]) -> None:
         """Record outcomes of one method on problems of one cell (data set, condition, points)."""
-        rows = [
+        self.add_rows(self.rows(outcomes, kind, cell))
+
+    @staticmethod
+    def rows(outcomes: Iterable[Outcome], kind: str, cell: tuple[str, str, int]) -> list[Row]:
+        """Outcomes of one method on problems of one cell, as they are recorded."""
+        return [
             (
                 *(o.phase, o.method, o.problem, o.repeat, kind, *cell, o.seed, o.status),
                 None if o.pose is None else np.asarray(o.pose, dtype=np.float64).tobytes(),
@@ -108,8 +116,43 @@ class Record:
             )
             for o in outcomes
         ]
+
+    def add_rows(self, rows: Iterable[Row]) -> None:
+        """Record rows of any methods and cells in one commit, which waits for the disk."""
         with self.db:
             self.db.executemany(f"INSERT OR REPLACE INTO outcomes ({', '.join(OUTCOME)}) VALUES ({_MARKS})", rows)
+
+
+class Ledger:
+    """Outcomes on their way into a record: those of quick calls share a commit, since each commit waits for the disk.
+
+    `told(count, what)` is called when they are durable. What a kill may cost is less than `HELD_S` of finished work.
+    """
+
+    def __init__(self, record: Record, told: Callable[[int, str], None]) -> None:
+        self.record, self.told = record, told
+        self.held: list[Row] = []
+        self.work, self.since = 0.0, time.monotonic()
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.commit("")
+
+    def add(self, outcomes: list[Outcome], kind: str, cell: tuple[str, str, int], what: str) -> None:
+        """Take outcomes of one method on problems of one cell; commit if there is a second's work, or one has passed."""
+        self.held += self.record.rows(outcomes, kind, cell)
+        self.work += sum(o.time_ms for o in outcomes) / 1e3  # NaN, of calls that broke, counts as much
+        if not self.work < HELD_S or time.monotonic() - self.since > HELD_S:
+            self.commit(what)
+
+    def commit(self, what: str) -> None:
+        """Record what is held."""
+        if self.held:
+            self.record.add_rows(self.held)
+            self.told(len(self.held), what)
+        self.held, self.work, self.since = [], 0.0, time.monotonic()
 
 
 def _matrix(blob: bytes, size: int = 4) -> NDArray[np.float64]:

@@ -1,13 +1,18 @@
-"""What the harness itself costs.
+"""What the harness itself costs, each with its bar.
 
-    python benchmarks/harness.py
+    python benchmarks/harness.py [call] [recording] [dummy] [quick]
 
-Prints the time a call of a null method takes from clouds to recorded outcome beyond the method's own, the time to record an
-outcome, and how much of the wall time of a run is work of its methods.
+Without a name, all. `call`: what a call of a null method takes from two clouds to a reply beyond the method's own time.
+`recording`: time to record each of a million outcomes, time until a resumed run knows what is done, memory of the process that
+does both. `dummy`, `quick`: how much of a run's wall time on two processes is work of its methods, for a method that sleeps 20 ms
+and for the quick preset (minutes), and what the rest is. Times are of the wall; those of the processor stand beside where
+others use the machine too.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -16,66 +21,127 @@ import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))
 
 from bench.child import Child, Limits, Setting  # noqa: E402
 from bench.outcome import Outcome  # noqa: E402
-from bench.store import Record  # noqa: E402
+from bench.store import Ledger, Record  # noqa: E402
 
 PLUGINS = ROOT / "tests" / "bench" / "plugins"
+JOBS = 2
+METHODS, PIECE = 10, 20
+DUMMY = (
+    f"--methods slow[seconds=0.02] --datasets blobs --conditions clean noisy resampled --points 100 --problems 1000 \
+--timing-rounds 0 --plugins {PLUGINS}"
+)
 
 
-def call_overhead(points: int = 1024, calls: int = 500) -> float:
-    """Median ms from two clouds to a reply, for a method that does nothing, less the method's own time."""
+def call(points: int = 1024, calls: int = 500) -> None:
+    """Print the overhead of a call."""
     cloud = np.random.default_rng(0).normal(size=(points, 3)).astype(np.float32)
     child = Child(Setting("identity", "none"), Limits(10, 4))
-    spent = []
+    child.register(cloud, cloud, 0)
+    assert child.process is not None
+    below, spent = psutil.Process(child.process.pid), []
+
+    def processor() -> float:
+        return time.process_time() + sum(below.cpu_times()[:2])
+
+    busy = processor()
     for seed in range(calls):
         start = time.perf_counter()
         reply = child.register(cloud, cloud, seed)
         spent.append(1e3 * (time.perf_counter() - start) - reply["time_ms"])
+    busy = 1e3 * (processor() - busy) / calls
     child.close()
-    return float(np.median(spent[20:]))
+    print(
+        f"call: {np.median(spent):.3f} ms beyond the method's own time, at {points} points; the fastest of "
+        f"{calls} {min(spent):.3f} ms; {busy:.3f} ms of processor time in both processes (bar 1 ms)"
+    )
 
 
-def recording(outcomes: int = 1_000_000, piece: int = 20) -> tuple[float, float]:
-    """Microseconds to record an outcome, amortised over pieces, and seconds until a resumed run knows what is done."""
+def recording(outcomes: int = 1_000_000) -> None:
+    """Print what a record of a million outcomes takes to write, and to resume from."""
     with tempfile.TemporaryDirectory() as place:
-        record = Record(Path(place) / "record.sqlite")
-        pose = np.eye(4)
-        start = time.perf_counter()
-        for first in range(0, outcomes, piece):
+        path, pose = Path(place) / "record.sqlite", np.eye(4)
+        record = Record(path)
+        ledger = Ledger(record, lambda *_: None)
+        start, busy = time.perf_counter(), time.process_time()
+        for first in range(0, outcomes, PIECE):
+            method = f"m{first * METHODS // outcomes}"
             rows = [
-                Outcome("m", f"d/c/1024/{i:07d}", "ok", pose=pose, time_ms=1.0) for i in range(first, first + piece)
+                Outcome(method, f"d/c/1024/{i % (outcomes // METHODS):05d}", "ok", pose=pose, time_ms=1.0)
+                for i in range(first, first + PIECE)
             ]
-            record.add_outcomes(rows, "global", ("d", "c", 1024))
-        each = 1e6 * (time.perf_counter() - start) / outcomes
+            ledger.add(rows, "global", ("d", "c", 1024), method)
+        ledger.commit("")
+        each, busy = 1e6 * (time.perf_counter() - start) / outcomes, 1e6 * (time.process_time() - busy) / outcomes
         record.close()
-        start = time.perf_counter()
-        Record(Path(place) / "record.sqlite").done("accuracy")
-        return each, time.perf_counter() - start
+        print(f"recording: {each:.1f} µs an outcome over {outcomes}; {busy:.1f} µs of processor time (bar 50 µs)")
+        asked = [sys.executable, __file__, "--resume", str(path)]
+        print(subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip())
 
 
-def efficiency(jobs: int = 2, problems: int = 400) -> float:
-    """Seconds of a method that sleeps 20 ms over the wall seconds of the whole run times jobs."""
+def resume(path: Path) -> None:
+    """Print what the driver of a resumed run takes until it knows what is done."""
+    start, busy = time.perf_counter(), time.process_time()
+    done = Record(path).done("accuracy")
+    wall, busy = time.perf_counter() - start, time.process_time() - busy
+    memory = psutil.Process().memory_info().rss / 1e6
+    print(
+        f"resume: {len(done)} outcomes known after {wall:.2f} s, {busy:.2f} s of processor time (bar 5 s); "
+        f"the process holds {memory:.0f} MB (bar 500 MB)"
+    )
+
+
+def efficiency(name: str, asked: str) -> None:
+    """Print the seconds of methods over the wall seconds of a whole run times its jobs, and what the rest is."""
     with tempfile.TemporaryDirectory() as place:
-        asked = f"--methods slow[seconds=0.02] --datasets blobs --conditions clean noisy resampled --points 100 --jobs {jobs}"
-        asked += f" --problems {problems} --timing-rounds 0 --out e --plugins {PLUGINS}"
+        command = [sys.executable, str(ROOT / "bench.py"), *asked.split(), "--jobs", str(JOBS), "--out", "e"]
         start = time.perf_counter()
-        subprocess.run(
-            [sys.executable, str(ROOT / "bench.py"), *asked.split()], cwd=place, check=True, capture_output=True
-        )
+        with subprocess.Popen(command, cwd=place, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            said = [(time.perf_counter() - start, line) for line in process.stdout]
         wall = time.perf_counter() - start
         with sqlite3.connect(Path(place) / "results" / "e" / "record.sqlite") as db:
-            work = db.execute("SELECT SUM(time_ms) FROM outcomes").fetchone()[0] / 1e3
-        print(f"  work {work:.1f} s, wall {wall:.1f} s, jobs {jobs}")
-        return float(work / (wall * jobs))
+            work = dict(db.execute("SELECT phase, SUM(time_ms) / 1e3 FROM outcomes GROUP BY phase"))
+    ends = {
+        found[1]: (when, int(found[2]))
+        for when, line in said
+        if (found := re.match(r"(problems|setting up|registering|timing): \d+ of \d+ in (\d+) s", line))
+    }
+    solved = work.get("accuracy", 0.0)
+    print(
+        f"efficiency, {name}: {sum(work.values()) / (wall * JOBS):.2f} of {JOBS} x {wall:.0f} s are work of methods (bar 0.9)"
+    )
+    if "registering" in ends:
+        when, took = ends["registering"]
+        before, alone = when - took, ends["timing"][0] - when if "timing" in ends else 0.0
+        print(f"  before: {before:.0f} s (imports, drawing problems, setting every method up once)")
+        print(
+            f"  registering: {took} s x {JOBS}, {solved:.0f} s of them work of methods: {solved / (took * JOBS or 1):.2f}"
+        )
+        timed = sum(s for phase, s in work.items() if phase != "accuracy")
+        print(f"  timing: {alone:.0f} s on one process by design, {timed:.0f} s of them recorded calls of methods")
+        print(f"  after: {wall - when - alone:.0f} s (CSVs, plots, report)")
+
+
+PARTS = {
+    "call": call,
+    "recording": recording,
+    "dummy": lambda: efficiency("a method of 20 ms", DUMMY),
+    "quick": lambda: efficiency("quick preset", "--methods all"),
+}
 
 
 if __name__ == "__main__":
-    print(f"a call costs {call_overhead():.3f} ms beyond the method's own time, at 1024 points")
-    microseconds, resume = recording()
-    print(f"recording takes {microseconds:.1f} µs an outcome over 1 000 000; a resumed run starts after {resume:.2f} s")
-    print(f"efficiency {efficiency():.2f}: a method of 20 ms, start-up and report included")
+    if sys.argv[1:2] == ["--resume"]:
+        resume(Path(sys.argv[2]))
+    else:
+        load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+        print(f"{os.cpu_count()} cores, load average {load}", flush=True)
+        for part in sys.argv[1:] or PARTS:
+            PARTS[part]()
