@@ -1,12 +1,12 @@
 """What the harness itself costs, each with its bar.
 
-    python benchmarks/harness.py [call] [recording] [dummy] [quick]
+    python benchmarks/harness.py [start] [call] [recording] [dummy] [quick]
 
-Without a name, all. `call`: what a call of a null method takes from two clouds to a reply beyond the method's own time.
-`recording`: time to record each of a million outcomes, time until a resumed run knows what is done, memory of the process that
-does both. `dummy`, `quick`: how much of a run's wall time on two processes is work of its methods, for a method that sleeps 20 ms
-and for the quick preset (minutes), and what the rest is. Times are of the wall; those of the processor stand beside where
-others use the machine too.
+Without a name, all. `start`: what `--help` and `list` take. `call`: what a call of a null method takes from two clouds to a
+reply beyond the method's own time. `recording`: time to record each of a million outcomes, time until a resumed run knows what
+is done, memory of the process that does. `dummy`, `quick`: how much of a run's wall time on two processes is work of its methods,
+for a method that sleeps 20 ms and for the quick preset (minutes), and what the rest is. Times are of the wall; those of the
+processor stand beside them, since others may use the machine too.
 """
 
 from __future__ import annotations
@@ -37,6 +37,18 @@ DUMMY = (
     f"--methods slow[seconds=0.02] --datasets blobs --conditions clean noisy resampled --points 100 --problems 1000 \
 --timing-rounds 0 --plugins {PLUGINS}"
 )
+
+
+def start(times: int = 7) -> None:
+    """Print the median wall time and the least processor time of the two commands that everybody begins with."""
+    for asked, bar in (("--help", 0.2), ("list", 1.0)):
+        wall, busy = [], []
+        for _ in range(times):
+            begun, before = time.perf_counter(), os.times()
+            subprocess.run([sys.executable, str(ROOT / "bench.py"), asked], check=True, stdout=subprocess.DEVNULL)
+            wall.append(time.perf_counter() - begun)
+            busy.append(sum(os.times()[2:4]) - sum(before[2:4]))
+        print(f"start: {asked} takes {np.median(wall):.2f} s, {min(busy):.2f} s of processor time (bar {bar:g} s)")
 
 
 def call(points: int = 1024, calls: int = 500) -> None:
@@ -130,6 +142,7 @@ def efficiency(name: str, asked: str) -> None:
 
 
 PARTS = {
+    "start": start,
     "call": call,
     "recording": recording,
     "dummy": lambda: efficiency("a method of 20 ms", DUMMY),

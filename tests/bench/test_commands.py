@@ -141,3 +141,15 @@ def test_a_reader_that_has_seen_enough_is_no_error():
     asked = f"{sys.executable} {ROOT / 'bench.py'} list | head -n 1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", asked], capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.startswith("methods") and not done.stderr
+
+
+HEAVY = {"torch", "open3d", "pandas", "matplotlib", "plotly", "h5py", "trimesh", "rich", "joblib", "distributed"}
+
+
+@pytest.mark.parametrize(("asked", "without"), [("['--help']", {*HEAVY, "numpy", "scipy"}), ("['list']", HEAVY)])
+def test_what_everybody_begins_with_loads_no_large_library(asked, without):
+    """What they cost is measured by benchmarks/harness.py; here is why they stay that cheap."""
+    code = f"import sys, contextlib\nfrom bench import cli\nwith contextlib.suppress(SystemExit): cli.main({asked})\n"
+    code += "print(*{name.split('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert not without & set(done.stdout.splitlines()[-1].split())
