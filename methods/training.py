@@ -68,7 +68,7 @@ class Settings:
 
     `points` are trained in this order, an equal share of the steps each; validation uses the last. `schedule` is "onecycle"
     (AdamW up to `lr` and down again) or "plateau" (Adam, halved after 10 validations without a better loss). `start` is a
-    weight file to begin with, in place of fresh weights.
+    weight file to begin with, in place of fresh weights; of a network that is a part of this one, it gives that part.
     """
 
     method: str
@@ -137,7 +137,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", help="cpu or cuda")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--name", help="of the weight file and the checkpoint; default METHOD_DATASET_CONDITION")
-    parser.add_argument("--start", help="weight file to begin with; default: fresh weights")
+    parser.add_argument(
+        "--start",
+        help="weight file to begin with, of this method or of one that is a part of it; default: fresh weights",
+    )
     parser.add_argument(
         "--checkpoints", type=Path, default=Path("checkpoints"), help="folder; a run found there goes on"
     )
@@ -303,7 +306,8 @@ class Trainer:
         self.settings = settings
         self.network = build(settings.method)
         if settings.start:
-            self.network.load_state_dict(read_tensors(Path(settings.start), self.network.state_dict()))
+            fresh = self.network.state_dict()
+            self.network.load_state_dict({**fresh, **read_tensors(Path(settings.start), fresh, whole=False)})
         self.network.to(settings.device)
         plateau = settings.schedule == "plateau"
         make = torch.optim.Adam if plateau else torch.optim.AdamW

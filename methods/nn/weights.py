@@ -82,8 +82,13 @@ def _refuse_pickle(file: Path) -> None:
         )
 
 
-def read_tensors(file: Path, wanted: dict[str, Tensor]) -> dict[str, Tensor]:
+def read_tensors(file: Path, wanted: dict[str, Tensor], whole: bool = True) -> dict[str, Tensor]:
     """The tensors of a weight file, checked against those of a network (its `state_dict`).
+
+    Args:
+        file: safetensors.
+        wanted: the network's.
+        whole: whether the file has to have all of them; if not, it may be of a part of the network.
 
     Raises:
         InputError: a tensor is missing, unknown, or of another shape: names the file, the tensor and both shapes.
@@ -91,7 +96,7 @@ def read_tensors(file: Path, wanted: dict[str, Tensor]) -> dict[str, Tensor]:
     from safetensors.torch import load_file
 
     found = {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in load_file(file).items()}
-    for name in sorted(wanted.keys() | found.keys()):
+    for name in sorted(found.keys() | (wanted.keys() if whole else set())):
         have = tuple(found[name].shape) if name in found else "missing"
         want = tuple(wanted[name].shape) if name in wanted else "no such tensor"
         if have != want:

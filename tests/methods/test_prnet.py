@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
 from bench.conformance import CHECKS, reply_of
-from methods import registry
+from common.errors import InputError
+from methods import registry, training
 from methods.nn.matching import motion_loss, moved
 from methods.nn.prnet import PrnetConfig, PrnetNet
 from methods.prnet import Prnet, PrnetSmall
@@ -113,6 +116,18 @@ def test_order_does_not_matter() -> None:
     net, (source, target) = PrnetNet(TINY).eval(), clouds(40, 30)
     again = estimate(net, source[:, torch.randperm(40)], target[:, torch.randperm(30)])
     torch.testing.assert_close(estimate(net, source, target).T, again.T, atol=1e-3, rtol=1e-3)
+
+
+def test_training_may_start_from_dcp_s_features(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    features = training.build("dcp_small")
+    file = write(tmp_path / "dcp.safetensors", features, "dcp_small")
+    started = training.Trainer(training.Settings("prnet_small", start=str(file)))
+    for name, value in features.state_dict().items():
+        torch.testing.assert_close(started.network.state_dict()[name], value, atol=1e-3, rtol=1e-3)  # kept in 16 bits
+    assert f"--start {file}" in training.command_of(started.settings)
+    with pytest.raises(InputError, match="the network wants no such tensor"):
+        training.Trainer(training.Settings("deepgmr", start=str(file)))
 
 
 @pytest.fixture(scope="module")
