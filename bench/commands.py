@@ -28,6 +28,7 @@ def add_commands(commands: Any) -> None:
     new.set_defaults(do=_new)
     _check_flags(commands.add_parser("check", help="prove that a method conforms, in under a minute"))
     _draw_flags(commands.add_parser("draw", help="draw how a method sees problems of a run"))
+    _tune_flags(commands.add_parser("tune", help="search better parameters of a method, on training problems alone"))
 
 
 def absolute(text: str) -> Path:
@@ -141,3 +142,28 @@ def _draw(flags: argparse.Namespace) -> None:
     stem.parent.mkdir(parents=True, exist_ok=True)
     for file in job.draw().files:
         print(file)
+
+
+def _tune_flags(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    add("method", metavar="METHOD", help="a method that says what a search may vary")
+    add("--dataset", required=True, metavar="D", help="a data set of objects, whose train split is used")
+    add("--condition", required=True, metavar="C", help="as for a run")
+    add("--points", type=int, default=1024, metavar="N", help="points of a cloud")
+    add("--budget", type=int, default=300, metavar="CALLS", help="calls of the method on a pair, in all")
+    add("--seed", type=int, default=0)
+    add("--timeout", type=float, default=20, metavar="S", help="seconds a call may take; more is a failure")
+    add("--name", help="of the settings, for METHOD[tuned=NAME]; default: from data set and condition")
+    add("--data", help="folder that holds one folder a data set; default $BENCH_DATA, else ./data")
+    add("--plugins", type=absolute, help=f"{PLUGINS}; the settings are written there")
+    command.set_defaults(do=_tune)
+
+
+def _tune(flags: argparse.Namespace) -> None:
+    from bench import tune
+    from datasets.registry import data_root
+
+    names = "method dataset condition points budget seed timeout plugins command"
+    given = {name: getattr(flags, name) for name in names.split()}
+    name = flags.name or tune.usual_name(flags.dataset, flags.condition)
+    tune.run(tune.Request(**given, name=name, data=str(data_root(flags.data).resolve())), terminal())

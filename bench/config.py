@@ -7,7 +7,7 @@ import dataclasses
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ class RunConfig:
     `oracle`: whether the truth itself is listed as a control of the scoring.
     `limits`: method to the share of a cell's problems it gets. `timing_*`: the phase in which methods are timed alone.
     `repeats`: how often a random method solves each problem. `batch`: pairs that a method which takes batches gets at once.
+    `tuned`: the parameters of methods that are asked for by the name of tuned settings, which may be found anew.
     `more`: cells beside those of `methods` x `datasets` x `conditions` x `points`.
     """
 
@@ -67,6 +68,7 @@ class RunConfig:
     repeats: int = 1
     batch: int = 1
     more: tuple[More, ...] = ()
+    tuned: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._check(self.problems >= 1, "--problems", "be at least 1")
@@ -95,7 +97,7 @@ class RunConfig:
         What came later counts only where it is used, so that the records of earlier versions can be continued.
         """
         said = dataclasses.asdict(self)
-        unused = [name for name in ("repeats", "batch", "more") if said[name] in (1, ())]
+        unused = [name for name in ("repeats", "batch", "more", "tuned") if said[name] in (1, (), {})]
         return digest(json.dumps({k: v for k, v in said.items() if k not in unused}, sort_keys=True))
 
     @property
@@ -143,7 +145,7 @@ def from_flags(flags: argparse.Namespace) -> RunConfig:
     datasets = tuple(specs.split_list(flags.datasets or preset["datasets"]))
     if flags.skip_bad:
         datasets = tuple(data_sets.leaving_out(text, flags.plugins) for text in datasets)
-    return RunConfig(
+    made = RunConfig(
         methods=_methods(asked, flags.plugins, preset),
         oracle=ORACLE in asked or "all" in asked,
         datasets=datasets,
@@ -165,6 +167,8 @@ def from_flags(flags: argparse.Namespace) -> RunConfig:
         batch=flags.batch,
         more=tuple(_more(table, flags.plugins) for table in more),
     )
+    built = {m: registry.build(m, flags.plugins) for m in made.every_method if registry.names_tuned(m)}
+    return dataclasses.replace(made, tuned={m: registry.parameters_of(method) for m, method in built.items()})
 
 
 def _more(table: Mapping[str, Any], plugins: Path | None) -> More:

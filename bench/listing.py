@@ -21,6 +21,7 @@ def sections(root: Path, plugins: Path | None) -> dict[str, list[str]]:
     broken = data_sets.faults(plugins) | registry.faults(plugins)
     made = {
         "methods (kind, device)": [method_line(n, o) for n, o in offers.items()],
+        "tuned settings (METHOD[tuned=NAME], found by bench.py tune)": tuned_lines(plugins),
         "weights of learned methods": [weights_line(file) for file in sorted(WEIGHTS.glob("*.safetensors"))],
         f"data sets (files are looked for below {root}; --data or $BENCH_DATA names another place)": [
             dataset_line(name, cls(root=root), root) for name, cls in found.items()
@@ -37,6 +38,17 @@ def method_line(name: str, offer: registry.Offer) -> str:
     device = "cpu, cuda" if "torch" in offer.cls.requires else "cpu"
     reason = offer.unavailable()
     return f"{name:18} {offer.cls.kind:8} {device:10} {f'unavailable: {reason}' if reason else offer.summary}"
+
+
+def tuned_lines(plugins: Path | None) -> list[str]:
+    """What each tuning stands for, those of the user's folder after those that come with the bench."""
+    files = dict.fromkeys([registry.tuned_file(), registry.tuned_file(plugins)])
+    return [
+        f"{f'{method}[{registry.TUNED}={name}]':42} {entry['verdict']}"
+        for file in files
+        for method, entries in registry.tuned(file).items()
+        for name, entry in entries.items()
+    ]
 
 
 def card(file: Path) -> dict[str, Any]:

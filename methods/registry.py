@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -53,6 +54,10 @@ GROUP = "registration_bench.methods"
 _NOT_METHODS = {"methods.base", "methods.registry", "methods.training"}
 
 
+TUNED = "tuned"
+"""What looks like a parameter but names settings that `bench.py tune` found: `fgr[tuned=modelnet40_noisy]`."""
+
+
 @lru_cache(maxsize=8)
 def _found(plugins: Path | None) -> Found:
     return find("methods", GROUP, plugins)
@@ -100,10 +105,56 @@ def build(text: str, plugins: Path | None = None) -> Method:
         offer = offers[spec.name]
         if parts and not offer.cls.local:
             raise InputError(f"'{text}': {spec.name} takes no initial pose, so it cannot stand after '+'")
-        parts.append(specs.build(offer.cls, spec, offer.parameters, "method"))
+        parts.append(specs.build(offer.cls, _with_tuned(spec, plugins), offer.parameters, "method"))
     if not parts:
         raise InputError("--methods: an empty name; give a method such as icp, or all")
     return parts[0] if len(parts) == 1 else Chain(parts=tuple(parts))
+
+
+def tuned_file(plugins: Path | None = None) -> Path:
+    """Where `bench.py tune` keeps what it found: `tuned.toml` beside the methods, or in the user's folder."""
+    return (plugins or Path(__file__).parent) / "tuned.toml"
+
+
+def tuned(file: Path) -> dict[str, dict[str, dict[str, Any]]]:
+    """Method to name to what was found, with its `values`; nothing if there is no such file.
+
+    Raises:
+        InputError: the file is not of that form.
+    """
+    if not file.exists():
+        return {}
+    try:
+        found = tomllib.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{file}: not TOML ({error}); mend or remove it") from error
+    for method, entries in found.items():
+        for name, entry in entries.items() if isinstance(entries, dict) else [("", None)]:
+            if not isinstance(entry, dict) or not isinstance(entry.get("values"), dict):
+                raise InputError(f"{file}: [{method}.{name}] has no table 'values'; mend it or run bench.py tune again")
+    return found
+
+
+def names_tuned(text: str) -> bool:
+    """Whether a method, or any part of a chain, is asked for by the name of tuned settings."""
+    return any(TUNED in specs.parse(part).given for part in specs.split_outside(text, "+"))
+
+
+def _with_tuned(spec: specs.Spec, plugins: Path | None) -> specs.Spec:
+    """The spec with the values that `tuned=NAME` stands for; what is written beside it wins.
+
+    Raises:
+        InputError: the method has no such settings.
+    """
+    given = dict(spec.given)
+    name = given.pop(TUNED, None)
+    if name is None:
+        return spec
+    found = tuned(tuned_file()).get(spec.name, {}) | (tuned(tuned_file(plugins)).get(spec.name, {}) if plugins else {})
+    if name not in found:
+        raise unknown(f"tuned settings of {spec.name} (bench.py tune makes them)", name, found)
+    values = {key: str(value) for key, value in found[name]["values"].items()}
+    return specs.Spec(spec.name, values | given)
 
 
 def unavailable(text: str, plugins: Path | None = None) -> str | None:

@@ -1,0 +1,313 @@
+"""`bench.py tune`: what it finds, what it never looks at, what it costs, and how a run uses it."""
+
+import json
+import shutil
+import sys
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bench import cli, tune
+from bench.child import Setting
+from datasets.problems import ProblemKey, make_problem
+from datasets.registry import load
+from methods import registry
+from methods.base import Between
+
+PLUGINS = Path(__file__).parent / "plugins"
+METHOD = """
+import numpy as np
+from methods.base import Between, Method, NoSolution, rigid
+from plugin_good import _axes
+
+
+class Base(Method):
+    \"\"\"What the next has in common with others.\"\"\"
+
+    search = {"turn": (0.0, 0.25, 0.5, 0.75)}
+    turn: float = 0.0
+    in_all = False
+
+    def register(self, source, target):
+        (cs, us), (ct, ut) = (_axes(c) for c in (source, target))
+        c, s = np.cos(self.turn - 0.5), np.sin(self.turn - 0.5)
+        R = ut @ np.array([[c, -s, 0], [s, c, 0], [0, 0, 1]]) @ us.T
+        return rigid(R, ct - R @ cs)
+
+
+class Dial(Base):
+    \"\"\"Principal axes, and a turn that is wrong but for turn = 0.5.\"\"\"
+
+    variants = {"dial": {}, "dial_right": {"turn": 0.5}, "dial_set": {"turn": 0.0, "note_it": 2}}
+    search = {"note_it": (1, 2)}
+    note_it: int = 1
+
+
+class Right(Base):
+    \"\"\"The same, right as it is.\"\"\"
+
+    variants = {"right": {}}
+    turn: float = 0.5
+"""
+DATA = """
+from pathlib import Path
+from datasets.base import PointShape
+from plugin_blobs import Blobs
+
+
+class Guarded(Blobs):
+    \"\"\"Blobs that tell which objects were looked at.\"\"\"
+
+    seen = []
+
+    def shape(self, split, index):
+        self.seen.append((split, index))
+        return super().shape(split, index)
+"""
+PAIRS = """
+from datasets.base import PairSet
+
+
+class Couples(PairSet):
+    \"\"\"Pairs, of which there is none.\"\"\"
+
+    def __len__(self):
+        return 0
+
+    def pair(self, row):
+        raise IndexError
+"""
+ASK = "--dataset guarded --condition clean --points 60 --budget 60".split()
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder of plug-ins of the test's own, which is where settings go."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("bench.report.write_report", lambda *_: None)
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    for name in ("good.py", "blobs.py"):
+        shutil.copy(PLUGINS / name, folder)
+    # files are loaded in the order of their names, and these need the other two
+    (folder / "measured.py").write_text(METHOD)
+    (folder / "guarded.py").write_text(DATA)
+    (folder / "couples.py").write_text(PAIRS)
+    return folder
+
+
+@pytest.fixture
+def search(place, capsys):
+    def call(method, *more, expect=0):
+        assert cli.main(["tune", method, *ASK, "--plugins", str(place), *more]) == expect
+        return capsys.readouterr()
+
+    return call
+
+
+def kept(place):
+    return tomllib.loads((place / "tuned.toml").read_text())
+
+
+def test_it_finds_the_best_value_and_a_run_shows_both(search, place, tmp_path):
+    said = search("dial").out
+    entry = kept(place)["dial"]["guarded_clean"]
+    assert entry["values"]["turn"] == 0.5 and "better than the default on held-out objects" in entry["verdict"]
+    assert entry["verdict"] in said and "dial[tuned=guarded_clean]" in said
+    assert entry["training"]["found"] < 1e-3 < 0.1 < entry["training"]["default"]
+    assert entry["validation"]["found"] < 1e-3 < 0.1 < entry["validation"]["default"]
+    assert entry["validation"]["difference"][2] < 0 and entry["validation"]["p"] < 0.05
+    assert (entry["budget"], entry["seed"]) == (60, 0) and entry["command"].startswith("bench.py tune dial --dataset")
+    run = (
+        "--methods dial,dial[tuned=guarded_clean],dial[tuned=guarded_clean]+icp --datasets guarded --conditions clean "
+    )
+    run += "--points 60 --problems 4 --timing-rounds 0 --jobs 1 --out r --plugins"
+    assert cli.main([*run.split(), str(place)]) == 0
+    trials = pd.read_csv(tmp_path / "results" / "r" / "trials.csv").groupby("method")["rmse"].max()
+    assert trials["dial[tuned=guarded_clean]"] < 1e-3 < 0.1 < trials["dial"] and len(trials) == 3
+    told = json.loads((tmp_path / "results" / "r" / "run.json").read_text())
+    assert told["methods"]["dial[tuned=guarded_clean]"]["variant"]["turn"] == 0.5
+    assert told["config"]["tuned"]["dial[tuned=guarded_clean]"]["turn"] == 0.5
+
+    # other values under the same name are another run
+    (place / "tuned.toml").write_text((place / "tuned.toml").read_text().replace("turn = 0.5", "turn = 0.25"))
+    assert cli.main([*run.split(), str(place)]) == 2
+
+
+def test_only_training_objects_are_looked_at_and_held_out_ones_come_last(search, place):
+    search("dial")
+    seen = sys.modules["plugin_guarded"].Guarded.seen
+    assert {split for split, _ in seen} == {"train"}
+    calls = tune.plan(60)[-1][1]
+    learnt, tested = {i for _, i in seen[:calls]}, {i for _, i in seen[calls:]}
+    assert tested and not learnt & tested
+
+
+def test_the_same_seed_finds_the_same_and_others_are_kept(search, place):
+    said = []
+    for _ in range(2):
+        search("dial", "--seed", "3")
+        (entry,) = kept(place)["dial"].values()
+        said.append({k: {**v, "ms": 0} if k in ("training", "validation") else v for k, v in entry.items()})
+    assert said[0] == said[1]
+    search("dial", "--name", "other", "--seed", "4")
+    search("dial_right")
+    assert set(kept(place)["dial"]) == {"guarded_clean", "other"} and "dial_right" in kept(place)
+
+
+def test_the_default_stays_where_nothing_beats_it_and_says_so(search, place):
+    assert "the default stays: nothing drawn is better" in search("right").out
+    assert kept(place)["right"]["guarded_clean"]["values"] == {}
+    built = registry.build("right[tuned=guarded_clean]", place)
+    assert built.turn == 0.5
+
+
+def test_what_is_written_wins_over_tuned_values_and_a_list_tells_them(search, place, capsys):
+    search("dial")
+    assert registry.build("dial[tuned=guarded_clean,turn=0.75]", place).turn == 0.75
+    assert cli.main(["list", "--plugins", str(place)]) == 0
+    line = next(t for t in capsys.readouterr().out.splitlines() if "dial[tuned=guarded_clean]" in t)
+    assert "better than the default" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["good"], "good: its class's 'search' leaves nothing to tune; methods that have it: "),
+        (["dial_set"], "dial_set: its class's 'search' leaves nothing"),
+        (["dail"], "unknown method 'dail'; did you mean dial"),
+        (["dial", "--dataset", "gaurded"], "unknown data set 'gaurded'; did you mean guarded"),
+        (["dial", "--condition", "nosy"], "unknown condition 'nosy'"),
+        (["dial", "--condition", "real"], "--condition real: is for sets of real pairs"),
+        (["dial", "--dataset", "couples"], "a set of real pairs, not of objects"),
+        (["dial", "--points", "500"], "--points 500 of guarded, clean: objects have 200 fixed points"),
+        (["dial", "--budget", "12"], "--budget 12: too small to tell settings apart; the least is 30 calls"),
+        (["dial", "--name", "a b"], "--name 'a b': letters, digits and _ only"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line(search, place, words, message):
+    error = search(*words, expect=2).err
+    assert message in error and error.count("\n") == 1 and not (place / "tuned.toml").exists()
+
+
+def test_what_a_variant_fixes_stays_fixed_and_a_default_is_not_drawn(place):
+    assert tune.space_of(request(place)) == {"turn": (0.25, 0.5, 0.75), "note_it": (2,)}
+    assert tune.space_of(request(place, "dial_right")) == {"note_it": (2,)}
+
+
+def request(place, method="dial"):
+    return tune.Request(method, "guarded", "clean", 60, 60, 0, 5.0, "guarded_clean", "data", place, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[dial", "tuned.toml: not TOML"),
+        ("dial = 3", "tuned.toml: [dial.] has no table 'values'"),
+        ("[dial.a]\nvalues = 3", "tuned.toml: [dial.a] has no table 'values'"),
+        ("[dial.b]\nvalues = {}", "unknown tuned settings of dial (bench.py tune makes them) 'a'; known: b"),
+        ("", "unknown tuned settings of dial (bench.py tune makes them) 'a'; known: none"),
+        ("[dial.a]\nvalues = {trun = 1}", "unknown parameter of method dial 'trun'; did you mean turn"),
+    ],
+)
+def test_settings_that_are_missing_or_broken_are_told(place, capsys, text, message):
+    (place / "tuned.toml").write_text(text)
+    words = ["--methods", "dial[tuned=a]", "--datasets", "guarded", "--plugins", str(place), "--dry-run"]
+    assert cli.main(words) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("budget", [30, 31, 60, 300, 1000, 5000])
+def test_a_search_and_its_validation_keep_to_the_budget_and_use_most_of_it(budget):
+    stages, validation = tune.plan(budget), tune.left_to_validate(budget)
+    used = tune.cost(stages) + 2 * validation
+    assert budget - 1 <= used <= budget and tune.cost(stages) <= tune.SEARCH_SHARE * budget
+    assert stages[-1][0] == 2 and validation >= 10
+    calls, asked = 0, 0  # by hand: those that are left are asked what is new
+    for number, problems in stages:
+        calls, asked = calls + number * (problems - asked), problems
+    assert calls == tune.cost(stages)
+
+
+class Fake:
+    """A method's process in which `mode` says what happens, and each call counts."""
+
+    def __init__(self, problems):
+        self.setting, self.calls = Setting("m", "d"), 0
+        self.truth = {p.source.tobytes(): p.T_target_source for p in problems}
+
+    def set_up(self, setting):
+        self.setting = setting
+
+    def register(self, source, target, seed):
+        self.calls += 1
+        mode, pose = self.setting.method.partition("mode=")[2].rstrip("]"), np.array(self.truth[source.tobytes()])
+        if mode == "fails":
+            return {"status": "timeout", "time_ms": 9.0}
+        pose[0, 3] += {"": 0.3, "near": 0.1, "slow": 0.1, "far": 50.0}[mode]
+        return {"status": "ok", "pose": pose, "time_ms": 5.0 if mode == "slow" else 1.0}
+
+
+@pytest.fixture
+def course(place):
+    data = load("guarded", None, place)
+    problems = [make_problem(data, ProblemKey("guarded", "clean", 50, i, split="train")) for i in range(10)]
+    return tune.Course(Fake(problems), problems)
+
+
+def test_errors_count_one_at_most_failures_too_and_no_call_is_made_twice(course):
+    for text, mean in {"m": 0.3, "m[mode=near]": 0.1, "m[mode=far]": 1.0, "m[mode=fails]": 1.0}.items():
+        assert course.ask(text, 5).mean == pytest.approx(mean)
+    assert course.child.calls == 20
+    assert len(course.ask("m", 8).errors) == 8 and course.child.calls == 23
+    assert len(course.ask("m", 4).errors) == 4 and course.child.calls == 23
+
+
+def test_of_equals_the_faster_wins_and_the_default_is_never_dropped(course):
+    console = SimpleNamespace(print=lambda *_, **__: None)
+    drawn = ["m[mode=slow]", "m[mode=near]", "m[mode=far]", "m[mode=fails]"]
+    assert tune.halve(course, ["m", *drawn], [(5, 2), (3, 4), (2, 8)], console) == "m[mode=near]"
+    assert len(course.calls["m"]) == 8 and len(course.calls["m[mode=fails]"]) == 2
+    assert len(course.calls["m[mode=slow]"]) == 4
+    assert tune.halve(course, ["m", "m[mode=far]"], [(2, 8)], console) == "m"
+
+
+def test_what_fails_on_held_out_objects_is_not_kept(course):
+    held_out = SimpleNamespace(problems=[0] * 20)
+    held_out.ask = lambda text, count: tune.Score((0.2 if text == "m" else 0.4,) * count, 1.0)
+    entry = tune.judged(SimpleNamespace(method="m", seed=0), "m[mode=near]", course, held_out)
+    assert entry["values"] == {} and entry["found"] == "m[mode=near]"
+    assert entry["verdict"] == "the default stays: m[mode=near] is not better on held-out objects: 0.4000, not 0.2000"
+    assert entry["training"]["found"] < entry["training"]["default"]
+
+
+def test_draws_are_different_seeded_and_within_their_ranges(place):
+    space = {"real": Between(0.01, 1.0), "whole": Between(1, 1000), "word": ("a", None)}
+    some, more = (tune.draw(request(place, "m"), space, n) for n in (5, 200))
+    assert more[0] == "m" and more[:5] == some and len(set(more)) == 200
+    values = [dict(pair.split("=") for pair in text[2:-1].split(",")) for text in more[1:]]
+    real, whole = ([v[name] for v in values if name in v] for name in ("real", "whole"))
+    assert all(0.01 <= float(x) <= 1 for x in real) and all(1 <= int(x) <= 1000 for x in whole)
+    assert 0.3 < np.mean([float(x) < 0.1 for x in real]) < 0.7  # evenly in the logarithm
+    assert 0.4 < len(real) / 199 < 0.8  # each varies by a coin
+    assert len(tune.draw(request(place, "m"), {"word": ("a", "b")}, 200)) == 3
+
+
+def test_settings_survive_their_file(tmp_path):
+    file = tmp_path / "tuned.toml"
+    values = {"a": 0.25, "b": 3, "c": True, "d": "none", "e": 'say "é"\n', "f": [1, 2.5], "g": 1e-07, "h": {"i": []}}
+    tune.keep(file, "a-b", "x", {"values": values})
+    tune.keep(file, "b.c", "x", {"values": {}, "n": 1})
+    assert registry.tuned(file) == {"a-b": {"x": {"values": values}}, "b.c": {"x": {"values": {}, "n": 1}}}
+
+
+def test_what_comes_with_the_bench_can_be_built():
+    for method, entries in registry.tuned(registry.tuned_file()).items():
+        for name, entry in entries.items():
+            built = registry.parameters_of(registry.build(f"{method}[tuned={name}]"))
+            assert {k: "none" if built[k] is None else built[k] for k in entry["values"]} == entry["values"]
+            assert set(entry["validation"]) >= {"default", "found"} and entry["command"].startswith("bench.py tune")
