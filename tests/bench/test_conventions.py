@@ -113,6 +113,8 @@ def _drawn_run(condition):
         dataset="shapes40",
         condition=condition,
         points=128,
+        batch=1,
+        gpu_memory_mb=np.nan,
     )
     outcomes[POSE] = np.stack(outcomes.pop("pose").to_list()).reshape(-1, 16)
     keys = ["problem", "dataset", "condition", "points", "digest", "seed", "sampler"]
