@@ -155,11 +155,17 @@ def space_of(request: Request) -> dict[str, tuple[Any, ...] | Between]:
 
 
 def _searched(offer: registry.Offer) -> dict[str, tuple[Any, ...] | Between]:
-    """What a class and its bases say, less what the variant fixes; of values, those that are not the default anyway."""
+    """What a class and its bases say, less what the variant fixes; of values, those that are not the default anyway.
+
+    Raises:
+        InputError: the class says it of what is no parameter.
+    """
     found: dict[str, tuple[Any, ...] | Between] = {}
     for cls in reversed(offer.cls.__mro__):
         found |= vars(cls).get("search", {})
     usual = {f.name: f.default for f in dataclasses.fields(offer.cls)}  # type: ignore[arg-type]
+    if strange := sorted(found.keys() - usual):
+        raise unknown(f"parameter in {offer.cls.__name__}.search", strange[0], usual)
     others = {
         name: where if isinstance(where, Between) else tuple(v for v in where if v != usual[name])
         for name, where in found.items()

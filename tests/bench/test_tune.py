@@ -13,6 +13,7 @@ import pytest
 
 from bench import cli, tune
 from bench.child import Setting
+from common.errors import InputError
 from datasets.problems import ProblemKey, make_problem
 from datasets.registry import load
 from methods import registry
@@ -197,6 +198,19 @@ def test_what_is_wrong_is_told_in_one_line(search, place, words, message):
 def test_what_a_variant_fixes_stays_fixed_and_a_default_is_not_drawn(place):
     assert tune.space_of(request(place)) == {"turn": (0.25, 0.5, 0.75), "note_it": (2,)}
     assert tune.space_of(request(place, "dial_right")) == {"note_it": (2,)}
+
+
+def test_what_methods_say_may_vary_are_values_that_they_take(place):
+    for method, offer in registry.available().items():
+        for name, where in offer.cls.search.items():
+            for value in (where.low, where.high) if isinstance(where, Between) else where:
+                built = registry.build(tune.spec_of(method, {name: value}))
+                assert registry.parameters_of(built)[name] == value
+    (place / "strange.py").write_text(
+        METHOD.replace("note_it: int", "noted: int").replace("dial", "odd").replace("right", "odd2")
+    )
+    with pytest.raises(InputError, match=r"unknown parameter in Dial\.search 'note_it'; did you mean noted"):
+        tune.space_of(request(place, "odd"))
 
 
 def request(place, method="dial"):
