@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from methods.base import Cloud, Pose, rigid
-from methods.nn.learned import Learned, restored
+from methods.nn.learned import OBJECTS, Learned, restored
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,6 +27,7 @@ class PointNetLK(Learned):
     local = True
     variants = {"pointnetlk": {}}
     trained = "pointnetlk"
+    radii = OBJECTS
 
     sampler: str = "euler45"
 

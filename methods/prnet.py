@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from methods.nn.learned import Learned
+from methods.nn.learned import OBJECTS, Learned
 
 
 class Prnet(Learned):
@@ -16,6 +16,7 @@ class Prnet(Learned):
 
     variants = {"prnet": {}}
     trained = "prnet"
+    radii = OBJECTS
 
     @classmethod
     def parts(cls) -> tuple[type[Any], type[Any], Mapping[str, tuple[str, ...]]]:

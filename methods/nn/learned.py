@@ -15,19 +15,21 @@ from methods.nn.weights import MALLOC, Card, available, choose, command, read_ca
 if TYPE_CHECKING:
     from torch import Tensor
 
+OBJECTS = (0.8, 1.1)
+"""Radii of the objects of the training sets, a little beyond: what networks on coordinates know."""
 FOLDER = Path(__file__).parents[1] / "weights"
-_UNIT_RADIUS = (0.5, 2.0)
 
 
 class Learned(Method):
     """Base of the learned methods: a subclass names its network by `parts`, and has a `register` of its own if it does more.
 
-    Weights are chosen by the run's domain among the files in `methods/weights/`. Clouds of unit objects (radius 0.5 to 2)
-    are taken as they are, others are scaled together to radius 1.
+    Weights are chosen by the run's domain among the files in `methods/weights/`. Clouds whose radius is within
+    `radii` are taken as they are, others are scaled together to radius 1.
 
     Class attributes a subclass sets:
         trained: the name it is trained by, which stands on the cards of its weights.
         size: the fields of the network's configuration in which a fresh network of that name differs from the default.
+        radii: within which the larger cloud's radius needs no scaling.
 
     Parameters:
         weights: a weight file to use instead of choosing one.
@@ -41,6 +43,7 @@ class Learned(Method):
 
     trained: ClassVar[str] = ""
     size: ClassVar[Mapping[str, Any]] = {}
+    radii: ClassVar[tuple[float, float]] = (0.5, 2.0)
 
     weights: str = ""
     training: str = "noisy"
@@ -145,7 +148,7 @@ class Learned(Method):
         radius = max(float(np.linalg.norm(cloud, axis=1).max()) for cloud in centred)
         if radius == 0:
             raise NoSolution("all points are equal")
-        scale = 1.0 if _UNIT_RADIUS[0] <= radius <= _UNIT_RADIUS[1] else radius
+        scale = 1.0 if self.radii[0] <= radius <= self.radii[1] else radius
         made = [torch.from_numpy((cloud / scale).astype(np.float32))[None] for cloud in centred]
         return [cloud.to(self.state["device"]) for cloud in made], scale, centres
 
