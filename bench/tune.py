@@ -287,7 +287,7 @@ def judged(request: Request, best: str, course: Course, held_out: Course) -> dic
     if best == request.method:
         verdict = "the default stays: nothing drawn is better on the training problems"
     elif gain.mean < 0:
-        verdict = f"better than the default on held-out objects: {tested[1].mean:.4f}, not {tested[0].mean:.4f}"
+        verdict = f"better than the default on held-out objects: {tested[1].mean:.4f}, not {tested[0].mean:.4f} (p {gain.p:.2g})"
     else:
         verdict = f"the default stays: {best} is not better on held-out objects: {tested[1].mean:.4f}, not {tested[0].mean:.4f}"
     return {
