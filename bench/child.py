@@ -77,7 +77,8 @@ class Child:
             | environment_of(build(s.method, s.plugins)),
             start_new_session=True,  # Ctrl-C is the parent's to handle
         )
-        self._replies: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        # SimpleQueue.get waits for ever if a signal's handler takes longer than what is left of its timeout (Python 3.11)
+        self._replies: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._tail = bytearray()
         for target, args in (
             (_read, (self.process.stdout, self._replies)),
@@ -106,6 +107,10 @@ class Child:
         """One call on several pairs, as `register`; it may take the time of as many."""
         ask = {"do": "register_batch", "sources": sources, "targets": targets, "seed": seed}
         return self._call(ask, self.limits.timeout * len(sources))
+
+    def gaussians(self, source: NDArray[np.float32], target: NDArray[np.float32]) -> dict[str, Any]:
+        """The mixtures by which the method matches a pair: as `register`, with `gaussians` in the reply."""
+        return self._call({"do": "gaussians", "source": source, "target": target, "seed": 0}, self.limits.timeout)
 
     def check(self, name: str, patience: float) -> dict[str, Any]:
         """One check of `bench.conformance` in the process: its reply, or how the process ended, within seconds."""
@@ -197,7 +202,7 @@ class Child:
         self.process = None
 
 
-def _read(pipe: Any, replies: queue.SimpleQueue[dict[str, Any] | None]) -> None:
+def _read(pipe: Any, replies: queue.Queue[dict[str, Any] | None]) -> None:
     """Hand on replies until the pipe ends; a broken reply counts as the end."""
     with pipe:
         try:

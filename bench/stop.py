@@ -6,7 +6,6 @@ The first signal asks: a worker gives up the call it waits for and hands in what
 
 from __future__ import annotations
 
-import _thread
 import contextlib
 import signal
 import threading
@@ -54,7 +53,8 @@ def on_interrupt(tell: Callable[[], None]) -> Iterator[None]:
         clock.start()
         tell()
 
-    clock = threading.Timer(GRACE_S, _thread.interrupt_main)
+    # a true signal, which also ends a wait in native code
+    clock = threading.Timer(GRACE_S, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
     clock.daemon = True
     _asked.clear()
     before = signal.signal(signal.SIGINT, first)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import pickle
 import signal
@@ -14,7 +15,6 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,7 @@ def main() -> None:
             reply = reply_of(method, message["check"])
         else:
             assert method is not None
-            reply = (answer_batch if message["do"] == "register_batch" else answer)(method, device, message)
+            reply = CALLS[message["do"]](method, device, message)
         pickle.dump(reply, answers, protocol=5)
         answers.flush()
 
@@ -105,6 +105,25 @@ def answer_batch(method: Method, device: str, message: Reply) -> Reply:
         message["seed"],
         lambda: {"answers": [_of_pair(a) for a in method.register_batch(message["sources"], message["targets"])]},
     )
+
+
+def shown(method: Method, device: str, message: Reply) -> Reply:
+    """The mixtures of a pair for a picture: as `answer`, and `gaussians`, or None where the method has none.
+
+    Args:
+        method: set up already.
+        device: what it computes on.
+        message: `source`, `target` and `seed`.
+    """
+    return _measured(
+        method,
+        device,
+        message["seed"],
+        lambda: {"gaussians": method.gaussians(message["source"], message["target"])},
+    )
+
+
+CALLS = {"register": answer, "register_batch": answer_batch, "gaussians": shown}
 
 
 def _of_pair(one: Any) -> Reply:
@@ -181,23 +200,28 @@ def _plain(notes: dict[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def _status_mb(field: str) -> float:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith(field):
-                return float(line.split()[1]) / 1024
+def _status_mb(field: bytes) -> float:
+    with contextlib.suppress(OSError, ValueError):
+        text = os.pread(_proc("status", os.O_RDONLY), 4096, 0)
+        return float(text[text.index(field) + len(field) :].split(maxsplit=1)[0]) / 1024
     return float("nan")
 
 
 def _reset_peak() -> float:
     """Forget the peak of resident memory (Linux) and return the present one in MB."""
     with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
-    return _status_mb("VmRSS:")
+        os.pwrite(_proc("clear_refs", os.O_WRONLY), b"5", 0)
+    return _status_mb(b"VmRSS:")
 
 
 def _peak() -> float:
-    return _status_mb("VmHWM:")
+    return _status_mb(b"VmHWM:")
+
+
+@functools.cache
+def _proc(name: str, mode: int) -> int:
+    """A file of this process below /proc, kept open: it is used around every call."""
+    return os.open(f"/proc/self/{name}", mode)
 
 
 if __name__ == "__main__":

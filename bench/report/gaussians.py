@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.child import Child, Limits, Setting
 from bench.conventions import Convention
 from bench.load import Loaded
 from bench.plan import domain_of
@@ -20,7 +21,7 @@ from bench.report.ranking import Place, at
 from bench.report.redraw import Redraw
 from common.errors import InputError
 from methods import registry
-from methods.base import Gaussians, Method, Unavailable
+from methods.base import Gaussians
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,6 +39,7 @@ CAPTION = (
 HEADS = ("source", "target", "source's Gaussians", "target's Gaussians")
 _SHOWN_WEIGHT = 0.01
 _ROWS = 3
+_LIMITS = Limits(timeout=120, memory_gb=8)
 
 
 class Row(NamedTuple):
@@ -68,7 +70,7 @@ def drawn_job(loaded: Loaded, redraw: Redraw, method: str, problems: list[str], 
         InputError: no such problem in the run, its clouds can't be had here, or the method has no mixtures.
     """
     known = set(map(str, loaded.problems["problem"]))
-    rows = []
+    found: dict[str, Problem] = {}
     for name in problems:
         if name not in known:
             raise InputError(f"{name}: not a problem of this run; its trials.csv lists them, such as {min(known)}")
@@ -77,32 +79,44 @@ def drawn_job(loaded: Loaded, redraw: Redraw, method: str, problems: list[str], 
             raise InputError(
                 f"{name}: {redraw.missing.get(redraw.key(name).dataset, 'its clouds can not be drawn again')}"
             )
-        rows.append(_row(name, problem, _ready(loaded, redraw, method, problem), method))
+        found[name] = problem
+    rows = [
+        _row(name, found[name], mixtures)
+        for name, mixtures in zip(problems, _mixtures(redraw, method, [found[n] for n in problems]), strict=True)
+    ]
     return Job(_picture, (rows,), "gaussians", f"{method}: latent Gaussians", CAPTION, stem)
 
 
-def _ready(loaded: Loaded, redraw: Redraw, text: str, problem: Problem) -> Method:
-    """The method, set up for a problem's data set as in the run."""
-    made = registry.build(text, redraw.plugins)
-    key = problem.key
+def _mixtures(redraw: Redraw, method: str, problems: list[Problem]) -> Iterator[tuple[Gaussians, Gaussians]]:
+    """The method's mixtures of source and target, from a process of its own as in a run: what it does stays there."""
+    child: Child | None = None
     try:
-        made.setup("cpu", key.seed, domain_of(redraw.opened(key.dataset), key.condition))
-    except Unavailable as reason:
-        raise InputError(f"{text}: {reason}") from reason
-    return made
+        for problem in problems:
+            key = problem.key
+            domain = domain_of(redraw.opened(key.dataset), key.condition)
+            setting = Setting(method, domain, seed=key.seed, plugins=redraw.plugins)
+            if child is None:
+                child = Child(setting, _LIMITS)
+            elif child.setting != setting:
+                child.set_up(setting)
+            reply = child.gaussians(problem.source, problem.target)
+            if reply["status"] != "ok":
+                raise InputError(f"{method}: {reply['message']}")
+            if reply["gaussians"] is None:
+                raise InputError(
+                    f"{method}: it matches no Gaussians; take a method that does, such as one whose `gaussians` gives them"
+                )
+            yield reply["gaussians"]
+    finally:
+        if child is not None:
+            child.close()
 
 
-def _row(name: str, problem: Problem, made: Method, text: str) -> Row:
-    made.begin(problem.key.seed)
-    found = made.gaussians(problem.source, problem.target)
-    if found is None:
-        raise InputError(
-            f"{text}: it matches no Gaussians; take a method that does, such as one whose `gaussians` gives them"
-        )
+def _row(name: str, problem: Problem, mixtures: tuple[Gaussians, Gaussians]) -> Row:
     T = problem.T_target_source
-    source = found[0]._replace(means=_moved(found[0].means, T))
+    source = mixtures[0]._replace(means=_moved(mixtures[0].means, T))
     clouds = _moved(problem.source.astype(np.float64), T), problem.target.astype(np.float64)
-    return Row(f"{problem.tags['category']}\n{name.rsplit('/', 1)[-1]}", clouds, (source, found[1]))
+    return Row(f"{problem.tags['category']}\n{name.rsplit('/', 1)[-1]}", clouds, (source, mixtures[1]))
 
 
 def _moved(points: NDArray[np.float64], T: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -37,4 +38,18 @@ def test_a_call_that_is_killed_twice_has_crashed():
         reply = child.register(CLOUD, CLOUD, 0)
         assert reply["status"] == "crash" and "SIGKILL" in reply["message"]
     finally:
+        child.close()
+
+
+def test_a_signal_whose_handler_takes_longer_than_a_look_does_not_stretch_the_deadline():
+    """Python 3.11's SimpleQueue.get then waits for ever, and the time-out never comes."""
+    child = Child(Setting("slow[seconds=6]", "blobs", plugins=PLUGINS), Limits(0.7, 4))
+    before = signal.signal(signal.SIGALRM, lambda *_: time.sleep(0.2))
+    try:
+        assert child.start()["status"] == "ok"
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        begun = time.monotonic()
+        assert child.register(CLOUD, CLOUD, 0)["status"] == "timeout" and time.monotonic() - begun < 5
+    finally:
+        signal.signal(signal.SIGALRM, before)
         child.close()
