@@ -16,6 +16,10 @@ from methods import registry as methods
 
 PIECE = 20
 """Problems a piece of work holds at most, or one batch if that is more."""
+LOAD = 120
+"""Problems a worker takes at a time at most, unless one piece is more."""
+LOADS = 8
+"""Loads a worker gets at least, where there is so much to do: some take much longer than others."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Piece:
-    """Problems of one cell for one method, by seeds of one repeat, `batch` in a call: what one worker takes at a time."""
+    """Problems of one cell for one method, by seeds of one repeat, `batch` in a call."""
 
     setting: Setting
     cell: Cell
@@ -132,6 +136,22 @@ def make_pieces(
                     keys = tuple(left[start : start + size])
                     pieces.append(Piece(where, cell, keys, config.call_limits, data, plugins, repeat, batch))
     return pieces
+
+
+def make_loads(pieces: Iterable[Piece], workers: int) -> list[list[Piece]]:
+    """Pieces as workers take them: those of one process of a method together, since it takes up to two seconds to start."""
+    pieces = list(pieces)
+    size = min(sum(len(p.keys) for p in pieces) // (LOADS * workers), LOAD)
+    loads: list[list[Piece]] = []
+    held = 0
+    for piece in pieces:
+        held += len(piece.keys)
+        if loads and loads[-1][0].setting == piece.setting and held <= size:
+            loads[-1].append(piece)
+        else:
+            loads.append([piece])
+            held = len(piece.keys)
+    return loads
 
 
 def repeats_and_batch(config: RunConfig, method: str, plugins: Path | None) -> tuple[int, int]:

@@ -21,8 +21,8 @@ class WorkerLost(Exception):
     """A process of the pool died; what it had not handed in is lost."""
 
 
-def solved(pieces: Iterable[Piece], place: Place) -> Iterator[tuple[Piece, list[Outcome]]]:
-    """What `solve.solve_piece` returns for each piece, in the order in which they are done.
+def solved(loads: Iterable[list[Piece]], place: Place) -> Iterator[tuple[Piece, list[Outcome]]]:
+    """What `solve.solve_load` returns for each load, in the order in which they are done.
 
     Raises:
         WorkerLost: a process of this machine's pool was killed. (A Dask scheduler gives its piece to another worker.)
@@ -33,7 +33,8 @@ def solved(pieces: Iterable[Piece], place: Place) -> Iterator[tuple[Piece, list[
     with _backend(place) as options:
         pool = Parallel(return_as="generator_unordered", batch_size=1, **options)
         try:
-            yield from pool(delayed(solve.solve_piece)(piece) for piece in pieces if not stop.asked())
+            for found in pool(delayed(solve.solve_load)(load) for load in loads if not stop.asked()):
+                yield from found
         except BrokenProcessPool as error:
             raise WorkerLost(str(error).split("\n")[0]) from error
 

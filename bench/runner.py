@@ -16,7 +16,7 @@ from bench.config import ORACLE, RECALL_THRESHOLD, RunConfig
 from bench.environment import environment
 from bench.outcome import Outcome
 from bench.place import Place
-from bench.plan import Cell, Piece, make_cells, make_pieces, repeats_and_batch, setting
+from bench.plan import Cell, Piece, make_cells, make_loads, make_pieces, repeats_and_batch, setting
 from bench.pool import WorkerLost, solved, tell_workers
 from bench.progress import Meter
 from bench.store import Ledger, Record
@@ -205,7 +205,7 @@ def accuracy(record: Record, config: RunConfig, cells: list[Cell], usable: set[S
             before = meter.count
             try:
                 with Ledger(record, meter.step) as ledger:
-                    for piece, outcomes in solved(pieces, place):
+                    for piece, outcomes in solved(make_loads(pieces, place.jobs), place):
                         method, cell = piece.setting.method, piece.cell
                         ledger.add(outcomes, kinds[method], cell.columns, f"{method} on {cell.name}")
             except WorkerLost as loss:

@@ -6,6 +6,8 @@ import atexit
 import contextlib
 import threading
 import time
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -39,18 +41,46 @@ def draw(key: ProblemKey, data: str, plugins: Path | None) -> Problem:
     return make_problem(dataset_of(key.dataset, data, plugins), key)
 
 
-def solve_piece(piece: Piece) -> tuple[Piece, list[Outcome]]:
-    """Outcomes of a piece: of all its problems, or of those that fit in the worker's patience or were solved before Ctrl-C."""
+def solve_load(load: list[Piece]) -> list[tuple[Piece, list[Outcome]]]:
+    """Outcomes of pieces: of all their problems, or of those that fit in a worker's patience or were solved before Ctrl-C.
+
+    Raises:
+        InputError: the first problem, or what the method was given, is broken. Where it is a later one, those before it are
+            handed in; the rest, asked again, begins with it.
+    """
     stop.listen()
-    outcomes: list[Outcome] = []
+    found: list[tuple[Piece, list[Outcome]]] = [(piece, []) for piece in load]
     start = time.monotonic()
-    with _one_at_a_time, contextlib.suppress(stop.Stopped):
-        for first in range(0, len(piece.keys), piece.batch):
-            if stop.asked() or (first and time.monotonic() - start > PATIENCE_S):
-                break
-            problems = [draw(k, piece.data, piece.plugins) for k in piece.keys[first : first + piece.batch]]
-            outcomes += ask_all(_child(piece.setting, piece.limits), problems, "accuracy", piece.repeat)
-    return piece, outcomes
+    try:
+        with _one_at_a_time, contextlib.suppress(stop.Stopped), contextlib.closing(_drawn(load)) as drawn:
+            for number, problems in drawn:
+                piece, outcomes = found[number]
+                outcomes += ask_all(_child(piece.setting, piece.limits), problems, "accuracy", piece.repeat)
+                if stop.asked() or time.monotonic() - start > PATIENCE_S:
+                    break
+    except InputError:
+        if not any(outcomes for _, outcomes in found):
+            raise
+    return [(piece, outcomes) for piece, outcomes in found if outcomes]
+
+
+def _drawn(load: list[Piece]) -> Generator[tuple[int, list[Problem]]]:
+    """Batch by batch the problems of pieces, by the piece's number; the next are drawn while a method works on those before."""
+
+    def drawn(number: int, piece: Piece, first: int) -> tuple[int, list[Problem]]:
+        return number, [draw(k, piece.data, piece.plugins) for k in piece.keys[first : first + piece.batch]]
+
+    ahead, asked = ThreadPoolExecutor(1), None
+    try:
+        for number, piece in enumerate(load):
+            for first in range(0, len(piece.keys), piece.batch):
+                before, asked = asked, ahead.submit(drawn, number, piece, first)
+                if before:
+                    yield before.result()
+        if asked:
+            yield asked.result()
+    finally:
+        ahead.shutdown(wait=not stop.asked(), cancel_futures=True)
 
 
 def ask_all(child: Child, problems: list[Problem], phase: str, repeat: int) -> list[Outcome]:

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import psutil
 import pytest
@@ -14,7 +15,8 @@ import pytest
 from bench import solve, stop
 from bench.child import ROOT, Limits, Setting
 from bench.outcome import Outcome
-from bench.plan import PIECE, Cell, Piece
+from bench.plan import LOAD, LOADS, PIECE, Cell, Piece, make_loads
+from common.errors import InputError
 from datasets.problems import ProblemKey
 from tests.bench.test_run import PLUGINS, _count
 
@@ -135,24 +137,64 @@ def piece(n=PIECE, batch=1):
     return Piece(Setting("m", "d"), cell, keys, Limits(600, 8), "", batch=batch)
 
 
+def solved(*load):
+    return [outcome for _, some in solve.solve_load(list(load)) for outcome in some]
+
+
 @pytest.mark.parametrize("call", [0.001, 0.7, 4.0, 14.9, 44.0])
 def test_a_lost_worker_costs_a_minute_at_most_unless_a_single_call_takes_longer(clock, call):
     clock.call = call
-    _, outcomes = solve.solve_piece(piece())
+    outcomes = solved(piece())
     assert outcomes and clock.now <= solve.PATIENCE_S + call < 60
     assert len(outcomes) == PIECE or clock.now > solve.PATIENCE_S, "no less than fits is handed in"
 
 
 def test_a_call_is_not_cut_and_a_batch_is_one_call(clock):
     clock.call = 100.0
-    assert len(solve.solve_piece(piece())[1]) == 1
+    assert len(solved(piece())) == 1
     clock.call = 1.0
-    assert [o.batch for o in solve.solve_piece(piece(64, batch=32))[1]] == [32] * 32
+    assert [o.batch for o in solved(piece(64, batch=32))] == [32] * 32
+
+
+def test_the_pieces_of_a_load_share_the_patience_and_each_outcome_comes_with_its_piece(clock):
+    load = [piece(), piece(64, batch=32), piece(3)]
+    clock.call = 0.01
+    found = solve.solve_load(load)
+    assert [(of, [o.batch for o in some]) for of, some in found] == list(
+        zip(load, ([1] * PIECE, [32] * 64, [1] * 3), strict=True)
+    )
+    clock.call = 1.0
+    assert len(solved(*3 * [piece(10)])) == solve.PATIENCE_S + 1
+
+
+def test_data_that_break_end_a_load_but_lose_nothing_finished(clock, monkeypatch):
+    def draw(key, *_):
+        if key.index == 2:
+            raise InputError("shape 2: damaged")
+        return key.id
+
+    monkeypatch.setattr(solve, "draw", draw)
+    outcomes = solved(piece())
+    assert [o.problem for o in outcomes] == [key.id for key in piece().keys[:2]]
+    with pytest.raises(InputError, match="shape 2"):
+        solved(replace(piece(), keys=piece().keys[2:]))
+
+
+def test_loads_hold_each_piece_once_and_one_process_and_leave_work_for_all():
+    pieces = [Piece(Setting(m, "d"), None, tuple(range(n)), Limits(1, 1), "") for m in "abcdefgh" for n in (20, 20, 5)]
+    for workers in (1, 2, 100):
+        loads = make_loads(pieces, workers)
+        assert [p for load in loads for p in load] == pieces
+        assert all(len({p.setting for p in load}) == 1 for load in loads)
+    assert len(make_loads(pieces, 1)) < len(pieces) == len(make_loads(pieces, 100))
+    many = make_loads(pieces * 40, 2)
+    assert max(sum(len(p.keys) for p in load) for load in many) <= LOAD and len(many) >= LOADS * 2
+    assert make_loads([], 2) == []
 
 
 def test_a_worker_that_was_asked_to_stop_takes_no_more(clock, monkeypatch):
     monkeypatch.setattr(stop, "asked", lambda: clock.now >= 3)
-    assert len(solve.solve_piece(piece())[1]) == 3
+    assert len(solved(piece())) == 3
 
 
 def test_a_call_given_up_keeps_those_before_it(clock, monkeypatch):
@@ -164,4 +206,4 @@ def test_a_call_given_up_keeps_those_before_it(clock, monkeypatch):
         return given(child, problems, *rest)
 
     monkeypatch.setattr(solve, "ask_all", ask_all)
-    assert len(solve.solve_piece(piece())[1]) == 2
+    assert len(solved(piece())) == 2
