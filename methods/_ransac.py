@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 
 from methods.base import NoSolution, Pose, rigid
 
@@ -58,6 +57,8 @@ def ransac(
 
 def edges_alike(p: Points, q: Points, ratio: float) -> NDArray[np.bool_]:
     """(K, K): whether the edge between two matches has about the same length on both sides; never for the same point."""
+    from scipy.spatial.distance import cdist
+
     a, b = (cdist(x, x).astype(np.float32) for x in (p, q))
     shortest, longest = np.minimum(a, b), np.maximum(a, b)
     return (shortest >= ratio * longest) & (shortest > 1e-3 * longest.max())

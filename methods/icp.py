@@ -1,19 +1,28 @@
-"""Trimmed point-to-plane ICP."""
+"""Trimmed ICP: point-to-plane, and by its parameters point-to-point, generalized, robust, from coarse to fine."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
-from scipy.spatial import cKDTree
-from scipy.spatial.transform import Rotation
+from numpy.typing import NDArray
 
-from common.errors import InputError
+from common.errors import InputError, unknown
 from methods._features import Normals, Points, normals, require_positive, unit_pair
-from methods.base import Between, Cloud, Method, NoSolution, Pose, rigid
-
-DAMPING = 0.01  # of the mean curvature; without it a noisy plate, free to slide in its plane, slides out of sight
+from methods._icp import KERNELS, METRICS, directions, step, thinned, weighted
+from methods.base import Between, Cloud, Method, NoSolution, Pose
 
 NEAR = 0.05
 """Distance, in the pair's scale, at which a source point counts as met; the share met is the method's confidence."""
+NEAR_START = 0.2
+"""The cap on distances from a given start, chosen on training problems: docs/normals.md."""
+
+
+class Surface(NamedTuple):
+    """Points (N, 3) and their normals (N, 3) of either sign."""
+
+    points: Points
+    normals: Normals
 
 
 class Icp(Method):
@@ -21,11 +30,18 @@ class Icp(Method):
 
     Parameters:
         trim: share of the pairs, the farthest, that each iteration leaves out.
-        iterations: the most iterations.
+        iterations: the most iterations, of each level.
         tolerance: stop when a step turns (radians) and moves (fractions of the pair's scale) less than this.
-        normal_radius: neighbourhood of the target's normals, a fraction of the pair's scale.
-        distance: pairs farther apart than this fraction of the pair's scale are left out beside the worst; None for no such
-            cap. It keeps partial scans, half of which has no counterpart, from being pulled together; from far it stands still.
+        normal_radius: neighbourhood of the normals, a fraction of the pair's scale.
+        distance: pairs farther apart than this fraction of the pair's scale are left out beside the worst; inf for no such
+            cap. It keeps partial scans, half of which has no counterpart, from being pulled together; from far it stands
+            still. None: 0.2 from a given start (as after `+`), which is taken to be near, and inf without one.
+        metric: "plane", "point" (Besl 1992), or "generalized", plane to plane (Segal 2009).
+        kernel: "none", or what makes a large residual count less: "huber", "cauchy", "tukey".
+        width: the residual at which the kernel sets in, a fraction of the pair's scale.
+        levels: 1, or the number of passes from coarse to fine. Before the last, which sees all points, clouds are thinned
+            to one point a cell; cells and the cap on distances are halved from pass to pass.
+        voxel: edge of the finest cells, a fraction of the pair's scale.
     """
 
     kind = "local"
@@ -43,54 +59,68 @@ class Icp(Method):
     tolerance: float = 1e-5
     normal_radius: float = 0.2
     distance: float | None = None
+    metric: str = "plane"
+    kernel: str = "none"
+    width: float = 0.05
+    levels: int = 1
+    voxel: float = 0.1
 
     def __post_init__(self) -> None:
-        require_positive(self, "trim")
+        require_positive(self, "trim", "distance")
         if not 0 <= self.trim < 1:
             raise InputError(f"icp[trim={self.trim}]: not a share; give one from 0 (keep all) to below 1")
+        if self.distance is not None and not self.distance > 0:
+            raise InputError(f"icp[distance={self.distance}]: not above 0; inf is for no cap")
+        for name, value, known in (("metric", self.metric, METRICS), ("kernel", self.kernel, ("none", *KERNELS))):
+            if value not in known:
+                raise unknown(f"{name} of icp", value, known)
 
     def register(self, source: Cloud, target: Cloud, init: Pose | None = None) -> Pose:
         """Refine `init` (4, 4), by default the identity between the clouds as given (not matched centroids)."""
         pair = unit_pair(source, target)
+        cap = (np.inf if init is None else NEAR_START) if self.distance is None else self.distance
         T = pair.to_unit(np.eye(4) if init is None else init)
         with self.stage("normals"):
-            planes = normals(pair.target, self.normal_radius, "none")
+            target_normals = normals(pair.target, self.normal_radius, "none")
+            both = self.metric == "generalized"  # the others look at the target's alone
+            source_normals = normals(pair.source, self.normal_radius, "none") if both else np.zeros_like(pair.source)
         with self.stage("refine"):
-            tree = cKDTree(pair.target)
-            keep = max(3, round((1 - self.trim) * len(pair.source)))
-            step, done = np.inf, 0
-            while step > self.tolerance and done < self.iterations:
-                moved = pair.source @ T[:3, :3].T + T[:3, 3]
-                distance, nearest = map(np.asarray, tree.query(moved))
-                best = np.argpartition(distance, keep - 1)[:keep]
-                if self.distance is not None:
-                    best = best[distance[best] <= self.distance]
-                    if len(best) < 3:
-                        raise NoSolution(f"{len(best)} points have a partner within the distance; a pose needs 3")
-                matched = nearest[best]
-                delta, step = point_to_plane_step(moved[best], pair.target[matched], planes[matched])
-                T = delta @ T
-                done += 1
-        self.note(iterations=done, converged=bool(step <= self.tolerance), confidence=float(np.mean(distance <= NEAR)))
+            done = 0
+            for level in reversed(range(self.levels)):
+                p, q = (self.rows(cloud, level) for cloud in (pair.source, pair.target))
+                seen = Surface(pair.source[p], source_normals[p]), Surface(pair.target[q], target_normals[q])
+                T, taken, last, met = self.refined(T, *seen, cap * 2**level)
+                done += taken
+        self.note(iterations=done, converged=bool(last <= self.tolerance), confidence=met)
         return pair.answer(T)
 
+    def rows(self, cloud: Points, level: int) -> NDArray[np.intp]:
+        """Rows (K,) of a cloud (N, 3) that a level sees; level 0, the last, sees all."""
+        return thinned(cloud, self.voxel * 2 ** (level - 1)) if level else np.arange(len(cloud))
 
-def point_to_plane_step(p: Points, q: Points, n: Normals) -> tuple[Pose, float]:
-    """The rigid step that minimises sum (n . (R p + t - q))^2 with R linearised and damped, and its size.
+    def refined(self, T: Pose, source: Surface, target: Surface, cap: float) -> tuple[Pose, int, float, float]:
+        """One level from T (4, 4) between unit clouds: the pose, iterations, the last step's size, and the share met.
 
-    Args:
-        p: moved source points (K, 3).
-        q: their matches (K, 3).
-        n: unit normals at the matches (K, 3).
+        Raises:
+            NoSolution: fewer than 3 points have a partner within the cap.
+        """
+        from scipy.spatial import cKDTree
 
-    Returns:
-        T (4, 4), whose rotation is the exponential of the solution and so exactly a rotation, and the larger of its
-        angle (radians) and its translation. What the planes leave free (a sphere's turns) stays as it is.
-    """
-    A = np.hstack([np.cross(p, n), n])
-    b = np.einsum("ij,ij->i", n, q - p)
-    H = A.T @ A
-    x = np.linalg.solve(H + DAMPING * np.trace(H) / 6 * np.eye(6), A.T @ b)
-    return rigid(Rotation.from_rotvec(x[:3]).as_matrix(), x[3:]), float(
-        max(np.linalg.norm(x[:3]), np.linalg.norm(x[3:]))
-    )
+        tree = cKDTree(target.points)
+        keep = max(3, round((1 - self.trim) * len(source.points)))
+        last, done = np.inf, 0
+        while last > self.tolerance and done < self.iterations:
+            moved = source.points @ T[:3, :3].T + T[:3, 3]
+            distance, nearest = map(np.asarray, tree.query(moved))
+            best = np.argpartition(distance, keep - 1)[:keep]
+            best = best[distance[best] <= cap]
+            if len(best) < 3:
+                raise NoSolution(f"{len(best)} points have a partner within the distance; a pose needs 3")
+            p, q = moved[best], target.points[nearest[best]]
+            d = directions(self.metric, target.normals[nearest[best]], source.normals[best] @ T[:3, :3].T)
+            if self.kernel != "none":
+                d = weighted(d, q - p, self.kernel, self.width)
+            delta, last = step(p, q, d)
+            T = delta @ T
+            done += 1
+        return T, done, last, float(np.mean(distance <= NEAR))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.spatial.transform import Rotation
 
 from methods._features import unit_pair
 from methods.base import Cloud, Method, Pose, rigid
@@ -20,6 +19,8 @@ class IndexMatch(Method):
 
     def register(self, source: Cloud, target: Cloud) -> Pose:
         """See `Method.register`."""
+        from scipy.spatial.transform import Rotation
+
         n = min(len(source), len(target))
         pair = unit_pair(source[:n], target[:n])
         rotation, _ = Rotation.align_vectors(pair.target, pair.source)

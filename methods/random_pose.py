@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from scipy.spatial.transform import Rotation
-
 from methods._features import checked
 from methods.base import Cloud, Method, Pose, rigid
 
@@ -19,6 +17,8 @@ class RandomPose(Method):
 
     def register(self, source: Cloud, target: Cloud) -> Pose:
         """See `Method.register`."""
+        from scipy.spatial.transform import Rotation
+
         a, b = checked(source, "source").mean(axis=0), checked(target, "target").mean(axis=0)
         R = Rotation.random(random_state=self.rng).as_matrix()
         return rigid(R, b - R @ a)

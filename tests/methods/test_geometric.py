@@ -4,27 +4,21 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 from scipy.spatial.transform import Rotation
 
 from common.errors import InputError
 from methods import _ransac
 from methods._features import checked, normals, unit_pair
+from methods._icp import FLAT, KERNELS, METRICS, directions, step, thinned
 from methods.base import Method, NoSolution, rigid
 from methods.fgr import Fgr
-from methods.icp import Icp, point_to_plane_step
+from methods.icp import Icp
 from methods.ransac import Ransac
+from tests.methods.made import lumpy
 
 METHODS: list[Method] = [Icp(), Fgr(), Ransac(iterations=2000)]
 GLOBAL = METHODS[1:]
-
-
-def lumpy(n: int, seed: int = 0) -> np.ndarray:
-    """Points (n, 3) of a closed surface without symmetry."""
-    u = np.random.default_rng(seed).normal(size=(n, 3))
-    u /= np.linalg.norm(u, axis=1, keepdims=True)
-    x, y, z = u.T
-    radius = 0.6 + 0.15 * np.sin(3 * x + 1) + 0.12 * np.sin(4 * y * z) + 0.1 * x * np.cos(3 * z)
-    return u * radius[:, None]
 
 
 def problem(
@@ -80,10 +74,78 @@ def test_point_to_plane_step_undoes_a_small_move_but_for_its_damping() -> None:
     p, n = rng.normal(size=(2, 500, 3))
     n /= np.linalg.norm(n, axis=1, keepdims=True)
     turn, shift = np.array([2e-4, -1e-4, 3e-4]), np.array([1e-4, 2e-4, -1e-4])
-    T, size = point_to_plane_step(p, p @ Rotation.from_rotvec(turn).as_matrix().T + shift, n)
+    T, size = step(p, p @ Rotation.from_rotvec(turn).as_matrix().T + shift, n[:, None])
     assert np.allclose(Rotation.from_matrix(T[:3, :3]).as_rotvec(), turn, rtol=0.05, atol=2e-6)
     assert np.allclose(T[:3, 3], shift, rtol=0.05, atol=2e-6)
     assert size == pytest.approx(np.linalg.norm(turn), rel=0.05)
+
+
+@pytest.mark.parametrize("kernel", ["none", *KERNELS])
+@pytest.mark.parametrize("metric", METRICS)
+def test_every_metric_and_kernel_is_exact_from_a_near_start(metric: str, kernel: str) -> None:
+    source, target, truth = problem(12)
+    found = solve(Icp(metric=metric, kernel=kernel, width=0.3, iterations=200), source, target)
+    assert np.abs(found - truth).max() < 1e-3
+
+
+def test_point_to_point_converges_to_the_least_squares_pose_of_its_matches() -> None:
+    source, target, _ = problem(8)
+    noisy = (target + np.random.default_rng(2).normal(scale=0.01, size=target.shape)).astype(np.float32)
+    T = solve(Icp(metric="point", trim=0.0, iterations=500, tolerance=1e-9), source, noisy)
+    moved = source @ T[:3, :3].T + T[:3, 3]
+    nearest = noisy[cdist(moved, noisy).argmin(axis=1)]
+    R, _ = Rotation.align_vectors(nearest - nearest.mean(axis=0), source - source.mean(axis=0))
+    assert np.abs(T[:3, :3] - R.as_matrix()).max() < 1e-4
+
+
+def test_generalized_weighs_residuals_by_the_inverse_of_both_covariances() -> None:
+    rng = np.random.default_rng(4)
+    n, m, r = rng.normal(size=(3, 20, 3))
+    n, m = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (n, m))
+    ours = (np.einsum("kdj,kj->kd", directions("generalized", n, m), r) ** 2).sum(axis=1)
+    for k in range(20):
+        flat = []
+        for normal in (n[k], m[k]):
+            Q = np.linalg.svd(normal[None])[2]  # the first row is the normal, the others span its plane
+            flat.append(Q.T @ np.diag([FLAT, 1, 1]) @ Q)
+        assert ours[k] == pytest.approx(2 * FLAT * r[k] @ np.linalg.inv(flat[0] + flat[1]) @ r[k])
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_robust_kernels_resist_strays_that_are_not_trimmed(kernel: str) -> None:
+    source, target, truth = problem(2)
+    stray = np.random.default_rng(5).uniform(0.3, 0.7, size=(200, 3)).astype(np.float32)
+    error = [
+        np.abs(
+            solve(Icp(trim=0.0, kernel=k, width=0.05, iterations=200), np.vstack([source, stray]), target) - truth
+        ).max()
+        for k in ("none", kernel)
+    ]
+    assert error[1] < (0.8 if kernel == "huber" else 0.5) * error[0]  # Huber's only bounds their pull
+
+
+def test_from_coarse_to_fine_reaches_farther() -> None:
+    starts = [problem(angle, seed) for angle in (50, 65, 80) for seed in range(6)]
+    won = [
+        sum(np.abs(solve(Icp(levels=levels, iterations=100), a, b) - truth).max() < 0.01 for a, b, truth in starts)
+        for levels in (1, 3)
+    ]
+    assert won[1] >= won[0] and won[1] > 0
+
+
+def test_thinned_keeps_one_point_of_each_cell() -> None:
+    cloud = np.random.default_rng(6).uniform(size=(400, 3))
+    rows = thinned(cloud, 0.3)
+    cells = np.floor((cloud - cloud.min(axis=0)) / 0.3)
+    assert len(rows) == len(np.unique(cells, axis=0)) == len(np.unique(cells[rows], axis=0))
+
+
+def test_after_another_method_far_partners_are_left_out() -> None:
+    """A half without counterpart pulls on what is already right, unless a distance bounds the matches."""
+    source, target, truth = problem(20)
+    seen = target[((target - target.mean(axis=0)) @ truth[:3, 0]) > 0]
+    error = [np.abs(solve(Icp(distance=d), source, seen, truth) - truth).max() for d in (np.inf, None)]
+    assert error[1] <= error[0]
 
 
 def test_a_noisy_plate_does_not_slide_away() -> None:
@@ -174,6 +236,9 @@ def test_normals_of_a_sphere_point_outward(orientation: str) -> None:
 def test_bad_parameters_are_one_line() -> None:
     for make in (
         lambda: Icp(trim=1.0),
+        lambda: Icp(distance=0.0),
+        lambda: Icp(metric="plain"),
+        lambda: Icp(kernel="hubert"),
         lambda: Icp(iterations=0),
         lambda: Fgr(orientation="outwards"),
         lambda: Ransac(distance=-1.0),
