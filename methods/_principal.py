@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import permutations, product
-from typing import Any, NamedTuple
+import functools
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,8 @@ def candidates(source: Array, target: Array, share: float, checked: int) -> Cand
     The axes are known up to sense, and up to order where two extents are alike.
     """
     axes = principal_axes(source)
-    rotations = principal_axes(target) @ WAYS @ axes.T
-    found = distances(source, target, rotations, np.zeros((len(WAYS), 3)), share, checked)
+    rotations = principal_axes(target) @ _ways() @ axes.T
+    found = distances(source, target, rotations, np.zeros((len(rotations), 3)), share, checked)
     order = found.argsort(kind="stable")
     return Candidates(axes, rotations[order], found[order])
 
@@ -61,12 +61,9 @@ def distances(source: Array, target: Array, rotations: Array, translations: Arra
     return np.asarray(nearest[:, : max(1, round(share * len(seen)))].mean(axis=1))
 
 
-def _right_handed() -> NDArray[Any]:
+@functools.cache
+def _ways() -> Array:
     """The 24 rotations (24, 3, 3) that permute and reverse the axes."""
-    signed = [
-        np.eye(3)[list(order)] * sense for order in permutations(range(3)) for sense in product((1, -1), repeat=3)
-    ]
-    return np.array([matrix for matrix in signed if np.linalg.det(matrix) > 0])
+    from scipy.spatial.transform import Rotation
 
-
-WAYS = _right_handed()
+    return np.rint(Rotation.create_group("O").as_matrix())

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from methods._principal import candidates, distances
-from methods.base import Cloud, Method, Pose
 from methods.deepgmr import DeepGMR
-from methods.nn.learned import restored
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,7 +34,6 @@ class DeepGMRResampled(DeepGMR):
     size = {"features": "xyz", "loss": "rmse", "symmetric": True}
 
     batched = False
-    register_batch = Method.register_batch
 
     training: str = "resampled"
     alignments: int = 4
@@ -45,17 +45,19 @@ class DeepGMRResampled(DeepGMR):
 
         return AlignedNet, *super().parts()[1:]
 
-    def register(self, source: Cloud, target: Cloud) -> Pose:
-        """See `Method.register`."""
+    def _poses(self, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> NDArray[np.float64]:
+        """Pair by pair: the alignments of one are the network's batch already."""
+        return np.stack([self._pose([*pair]) for pair in zip(sources, targets, strict=True)])
+
+    def _pose(self, pair: list[Tensor]) -> NDArray[np.float64]:
+        """T_target_source (4, 4) of a prepared source (1, N, 3) and target (1, M, 3)."""
         import torch
 
         from methods.nn.aligned import SHARE
 
-        net = self.state["net"]
-        pair, scale, centres = self.tensors(source, target)
-        plain = [cloud[0].double().cpu().numpy() for cloud in pair]
+        net, plain = self.state["net"], _plain(pair)
         with self.stage("features"):
-            seen = self._seen(pair)
+            seen = self._seen(pair, plain)
         with torch.inference_mode():
             with self.stage("network"):
                 gamma = net(seen[0]), net(seen[1])
@@ -64,19 +66,22 @@ class DeepGMRResampled(DeepGMR):
                 T = net.poses((repeated[0], gamma[1]), (repeated[1], repeated[2]))[0].cpu().numpy()
         with self.stage("matching"):
             left = distances(plain[0], plain[1], T[:, :3, :3], T[:, :3, 3], SHARE, _CHECKED)
-        self.note(distance=float(left.min()))
-        return restored(T[left.argmin()], scale, centres)
+        self.note(distance=float(left.min()), confidence=-float(left.min()))
+        return np.asarray(T[left.argmin()])
 
     def assignments(self, pair: list[Tensor]) -> list[Tensor]:
         """See `DeepGMR.assignments`; under the likeliest alignment."""
-        source, target = self._seen(pair)
+        source, target = self._seen(pair, _plain(pair))
         return [self.state["net"](source), self.state["net"](target[:1])]
 
-    def _seen(self, pair: list[Tensor]) -> tuple[Tensor, Tensor]:
+    def _seen(self, pair: list[Tensor], plain: list[NDArray[np.float64]]) -> tuple[Tensor, Tensor]:
         """What the network sees: the source (1, N, 3) in its principal frame, the target (alignments, M, 3) there."""
         from methods.nn.aligned import SHARE, in_frame
 
-        plain = [cloud[0].double().cpu().numpy() for cloud in pair]
         found = candidates(plain[0], plain[1], SHARE, _CHECKED)
         source, target = in_frame(pair[0][0], pair[1][0], found, self.alignments)
         return source[None], target
+
+
+def _plain(pair: list[Tensor]) -> list[NDArray[np.float64]]:
+    return [cloud[0].double().cpu().numpy() for cloud in pair]

@@ -33,5 +33,6 @@ class PrincipalAxes(Method):
         centres = [cloud.mean(axis=0) for cloud in clouds]
         with self.stage("solve"):
             found = candidates(clouds[0] - centres[0], clouds[1] - centres[1], self.share, _CHECKED)
-        self.note(distance=float(found.distances[0]))
+        left = float(found.distances[0])
+        self.note(distance=left, confidence=-left)
         return rigid(found.rotations[0], centres[1] - found.rotations[0] @ centres[0])

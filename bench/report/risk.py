@@ -48,14 +48,12 @@ def risk_of(confidence: NDArray[np.float64], wrong: NDArray[np.bool_], asked: in
 
 def _worth(confidence: NDArray[np.float64], wrong: NDArray[np.bool_]) -> float:
     """2 AUC - 1 of confidence as a mark of right answers, ties counting half."""
-    from scipy.stats import rankdata
+    from scipy.stats import mannwhitneyu
 
-    right = int((~wrong).sum())
-    if not 0 < right < len(wrong):
+    if wrong.all() or not wrong.any():
         return float("nan")
-    ranks = rankdata(confidence)
-    above = ranks[~wrong].sum() - right * (right + 1) / 2
-    return float(2 * above / (right * (len(wrong) - right)) - 1)
+    above = mannwhitneyu(confidence[~wrong], confidence[wrong], method="asymptotic").statistic
+    return float(2 * above / (wrong.sum() * (~wrong).sum()) - 1)
 
 
 def confidences(loaded: Loaded, trials: pd.DataFrame) -> NDArray[np.float64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -112,6 +113,12 @@ def number(value: float, digits: int = 3) -> str:
     if size < 0.5 * 10**-digits:
         return f"{value:.3f}" if size >= 0.0005 else f"{value:.0e}".replace("e-0", "e-")
     return f"{value:.{digits}f}" if size < 10 else f"{value:.1f}" if size < 1000 else f"{value:.0f}"
+
+
+def not_asked(rows: Iterable[Mapping[Any, Any]]) -> str:
+    """A line that names the methods of rows of a summary that were asked nothing; empty if there are none."""
+    names = [str(row["method"]) for row in rows if not row["problems"]]
+    return f"Not asked here: {', '.join(names)}; `bench.py list` and the report say why." if names else ""
 
 
 def slug(*parts: object) -> str:

@@ -42,7 +42,9 @@ def summary_table(
     heads += [f"{view.label} mean over answered [95\u00a0%]", f"{view.label} median"]
     heads += ["recall sym.", "RMSE sym. mean", "RRE median (°)", "RTE median", "time median (ms)", "p95 (ms)"]
     heads += ["seed SD", "problem SD"]
-    return Table(place_title(place), heads, [_summary_row(row, winners, view, beside) for row in rows])
+    asked = [row for row in rows if row["problems"]]
+    body = [_summary_row(row, winners, view, beside) for row in asked]
+    return Table(place_title(place), heads, body, caption=style.not_asked(rows))
 
 
 def _summary_row(
@@ -139,15 +141,26 @@ def timing_table(timing: pd.DataFrame) -> Table:
     """Times of all magnitudes by method and number of points."""
     whole = timing[(timing["angle_low"] == 0) & (timing["angle_high"] == 180)]
     records: list[Row] = whole.to_dict("records")  # type: ignore[assignment]
+    extra = {name: head for name, head in TIMED_SOMETIMES.items() if whole[name].notna().any()}
     rows = [
         [Cell(str(r["method"])), count(r["points"]), Cell(str(r["device"])), count(r["threads"])]
         + [Cell(r["status"] if r["ended"] == r["problems"] else f"{r['status']} ({r['problems'] - r['ended']} ×)")]
         + [num(r[name], 1) for name in ("time_ms_median", "time_ms_p95", "throughput_per_s", "peak_mb")]
         + [count(r["ended"])]
+        + [num(r[name], 0 if name == "batch" else 1) for name in extra]
         for r in sorted(records, key=lambda r: (style.order(str(r["method"]), str(r["kind"])), r["points"]))
     ]
     heads = ["method", "points", "device", "threads", "status", "time median (ms)", "p95 (ms)"]
-    return Table("Time for one pair", [*heads, "pairs/s, one at a time", "peak (MB)", "timed"], rows)
+    heads += ["pairs/s, one at a time", "peak (MB)", "timed"]
+    return Table("Time for one pair", [*heads, *extra.values()], rows)
+
+
+TIMED_SOMETIMES = {
+    "pairs_per_s": "pairs/s in batches",
+    "batch": "pairs a batch",
+    "gpu_memory_mb": "GPU memory, peak (MB)",
+}
+"""Columns of the timing table that stand there if any method has a value, by their name in timing.csv."""
 
 
 def stage_table(stages: pd.DataFrame) -> Table:

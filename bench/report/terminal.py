@@ -35,7 +35,11 @@ def _table(title: str, group: pd.DataFrame, view: Convention) -> Table:
     error = {"rmse": "RMSE", "rte": "RTE"}.get(view.metric, "error")
     for head in ("answered", "recall [95 %]", f"{error} ans.", f"{error} med.", "RRE °", "RTE", "ms", "p95 ms"):
         table.add_column(head, justify="right", no_wrap=True)
-    for row in sorted(group.to_dict("records"), key=lambda r: style.order(str(r["method"]), str(r["kind"]))):
+    rows = sorted(group.to_dict("records"), key=lambda r: style.order(str(r["method"]), str(r["kind"])))
+    table.caption, table.caption_justify = Text(style.not_asked(rows), style="dim"), "left"
+    for row in rows:
+        if not row["problems"]:
+            continue
         dim = "dim" if row["kind"] == "control" else ""
         table.add_row(*(Text(cell, style=dim) for cell in _cells(row, view)))
     return table

@@ -21,6 +21,7 @@ from methods.nn.dgcnn import EdgeConv, nearest, rows_of
 from methods.nn.matching import motion_loss, pose_of_matches, scores_of
 from methods.nn.transformer import Attention, Transformer
 from methods.nn.weights import Card, choose, save
+from tests.methods.made import pose
 
 TINY = DcpConfig(k=5, widths=(8, 12), features=16, heads=2, inner=24)
 
@@ -51,13 +52,6 @@ def write(file: Path, net: torch.nn.Module, method: str, **provenance: Any) -> P
 def clouds(n: int = 40, m: int = 40, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     draw = torch.Generator().manual_seed(seed)
     return torch.randn(2, n, 3, generator=draw) * 0.4, torch.randn(2, m, 3, generator=draw) * 0.4
-
-
-def pose(seed: int) -> np.ndarray:
-    T = np.eye(4)
-    T[:3, :3] = Rotation.random(random_state=seed).as_matrix()
-    T[:3, 3] = np.random.default_rng(seed).uniform(-0.5, 0.5, 3)
-    return T
 
 
 # Layers

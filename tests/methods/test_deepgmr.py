@@ -22,6 +22,7 @@ from methods.nn.gmr import GmrConfig, GmrNet
 from methods.nn.pointnet import PointNet, max_pool
 from methods.nn.rri import rri
 from methods.nn.weights import Card, choose, read_card, read_tensors, save
+from tests.methods.made import moved, pose
 
 SMALL = GmrConfig(k=8, local=(16, 32), head=(24, 16), components=6)
 
@@ -37,17 +38,6 @@ def blob(n: int, seed: int = 0) -> np.ndarray:
     draw = np.random.default_rng(seed)
     x = draw.normal(size=(n, 3)) * [0.5, 0.3, 0.2]
     return (x + 0.2 * np.abs(x[:, [1, 2, 0]])).astype(np.float32)
-
-
-def pose(seed: int) -> np.ndarray:
-    T = np.eye(4)
-    T[:3, :3] = Rotation.random(random_state=seed).as_matrix()
-    T[:3, 3] = np.random.default_rng(seed).uniform(-0.5, 0.5, 3)
-    return T
-
-
-def moved(T: np.ndarray, x: np.ndarray) -> np.ndarray:
-    return (x @ T[:3, :3].T + T[:3, 3]).astype(np.float32)
 
 
 # Features

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from scipy.spatial.transform import Rotation
 
 from bench.metrics import rmse
 from common.errors import InputError
@@ -18,6 +18,7 @@ from methods.deepgmr_resampled import DeepGMRResampled
 from methods.nn.aligned import AlignedNet, in_frame
 from methods.nn.gmr import GmrConfig
 from methods.nn.weights import Card, save
+from tests.methods.made import moved, pose
 
 
 def solid(seed: int, n: int = 300) -> np.ndarray:
@@ -27,25 +28,13 @@ def solid(seed: int, n: int = 300) -> np.ndarray:
     return cloud - cloud.mean(axis=0)
 
 
-def pose(seed: int) -> np.ndarray:
-    T = np.eye(4)
-    T[:3, :3] = Rotation.random(random_state=seed).as_matrix()
-    T[:3, 3] = np.random.default_rng(seed).uniform(-1, 1, 3)
-    return T
-
-
-def moved(cloud: np.ndarray, T: np.ndarray) -> np.ndarray:
-    return (cloud @ T[:3, :3].T + T[:3, 3]).astype(np.float32)
-
-
 @pytest.fixture
 def method(tmp_path: Path) -> DeepGMRResampled:
     """With a freshly initialised network: what is tested holds for any weights."""
     torch.manual_seed(0)
     net = training.build("deepgmr_resampled")
-    config = {**vars(net.config)} if hasattr(net.config, "__dict__") else {}
     file = tmp_path / "w.safetensors"
-    save(file, net.state_dict(), Card("deepgmr_resampled", config, {}))
+    save(file, net.state_dict(), Card("deepgmr_resampled", asdict(net.config), {}))
     made = DeepGMRResampled(weights=str(file), bfloat16=False)
     made.setup("cpu", 0, "shapes40")
     return made
@@ -56,7 +45,7 @@ def test_the_same_points_give_the_true_pose_with_any_weights(method: DeepGMRResa
     source, T = solid(0), pose(seed)
     order = np.random.default_rng(seed).permutation(len(source))
     method.begin(0)
-    found = method.register(source.astype(np.float32), moved(source, T)[order])
+    found = method.register(source.astype(np.float32), moved(T, source)[order])
     assert rmse(found, T, source) < 1e-4
 
 
@@ -65,7 +54,7 @@ def test_the_pose_of_either_cloud_changes_the_answer_as_it_must(method: DeepGMRR
     answers = []
     for a, b in ((np.eye(4), np.eye(4)), (S, T)):
         method.begin(0)
-        found = method.register(moved(source, a), moved(target, b))
+        found = method.register(moved(a, source), moved(b, target))
         answers.append(np.linalg.inv(b) @ found @ a)
     assert np.abs(answers[0] - answers[1]).max() < 1e-3
 

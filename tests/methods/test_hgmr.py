@@ -16,6 +16,7 @@ from methods import _hgmm as hgmm
 from methods import registry
 from methods.base import NoSolution, Pose, rigid
 from methods.hgmr import Hgmr
+from tests.methods.made import lumpy
 
 GROWTH = hgmm.Growth(levels=3, floor=1e-4, flat=0.0, least=32, iterations=30, tolerance=0.0)
 
@@ -23,15 +24,6 @@ GROWTH = hgmm.Growth(levels=3, floor=1e-4, flat=0.0, least=32, iterations=30, to
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
     torch.set_num_threads(1)
-
-
-def lumpy(n: int, seed: int = 0) -> np.ndarray:
-    """Points (n, 3) of a closed surface without symmetry."""
-    u = np.random.default_rng(seed).normal(size=(n, 3))
-    u /= np.linalg.norm(u, axis=1, keepdims=True)
-    x, y, z = u.T
-    radius = 0.6 + 0.15 * np.sin(3 * x + 1) + 0.12 * np.sin(4 * y * z) + 0.1 * x * np.cos(3 * z)
-    return u * radius[:, None]
 
 
 def turn(degrees: float, seed: int = 1) -> np.ndarray:

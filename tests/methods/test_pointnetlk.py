@@ -14,7 +14,8 @@ from methods import registry
 from methods.nn.lk import LkConfig, LkNet, align, exponential, inverse, jacobian
 from methods.nn.matching import moved
 from methods.pointnetlk import PointNetLK, PointNetLKSmall
-from tests.methods.test_dcp import clouds, pose, write
+from tests.methods.made import pose
+from tests.methods.test_dcp import clouds, write
 
 TINY = LkConfig(widths=(16, 16, 64), iterations=8)
 

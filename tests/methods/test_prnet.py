@@ -14,7 +14,8 @@ from methods import registry, training
 from methods.nn.matching import motion_loss, moved
 from methods.nn.prnet import PrnetConfig, PrnetNet
 from methods.prnet import Prnet, PrnetSmall
-from tests.methods.test_dcp import clouds, pose, write
+from tests.methods.made import pose
+from tests.methods.test_dcp import clouds, write
 
 TINY = PrnetConfig(k=5, widths=(8, 12), features=16, heads=2, inner=24)
 
