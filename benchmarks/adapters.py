@@ -1,6 +1,6 @@
 """What our adapters add to the libraries beneath them: each method beside a bare call of its library on the same clouds.
 
-    python benchmarks/adapters.py [ROUNDS]
+    python -m benchmarks.adapters [ROUNDS]
 
 Both take turns in one process; medians, and the ratio. The bare call is given what the adapter gives it: clouds at unit scale,
 matches where the method starts from matches.
@@ -11,9 +11,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 

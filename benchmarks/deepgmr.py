@@ -1,6 +1,6 @@
 """Time of DeepGMR: by stage beside a plain reading of the paper, in batches, and beside the other global methods.
 
-    python benchmarks/deepgmr.py [ROUNDS]
+    python -m benchmarks.deepgmr [ROUNDS]
 
 Ours and the plain reading (`plain_deepgmr.py`, same weights, same threads, same allocator) take turns in one process, and their
 poses are compared. The methods of the last table run as in a benchmark, each in its process, and take turns, too. Medians.
@@ -10,9 +10,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from methods.nn.weights import MALLOC
 
@@ -24,10 +21,10 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
-from plain_deepgmr import PlainDeepGMR
 
 from bench.child import Child, Limits, Setting
 from bench.timing import sentinel_ms
+from benchmarks.plain_deepgmr import PlainDeepGMR
 from datasets.problems import Problem, ProblemKey, make_problem
 from datasets.registry import load
 from methods import registry

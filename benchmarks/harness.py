@@ -1,6 +1,6 @@
 """What the harness itself costs, each with its bar.
 
-    python benchmarks/harness.py [start] [call] [recording] [dummy] [quick]
+    python -m benchmarks.harness [start] [call] [recording] [dummy] [quick]
 
 Without a name, all. `start`: what `--help` and `list` take. `call`: what a call of a null method takes from two clouds to a
 reply beyond the method's own time. `recording`: time to record each of a million outcomes, time until a resumed run knows what
@@ -24,12 +24,11 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT))
+from bench.child import Child, Limits, Setting
+from bench.outcome import Outcome
+from bench.store import Ledger, Record
 
-from bench.child import Child, Limits, Setting  # noqa: E402
-from bench.outcome import Outcome  # noqa: E402
-from bench.store import Ledger, Record  # noqa: E402
+ROOT = Path(__file__).resolve().parent.parent
 
 PLUGINS = ROOT / "tests" / "bench" / "plugins"
 JOBS = 2
@@ -94,8 +93,8 @@ def recording(outcomes: int = 1_000_000) -> None:
         each, busy = 1e6 * (time.perf_counter() - start) / outcomes, 1e6 * (time.process_time() - busy) / outcomes
         record.close()
         print(f"recording: {each:.1f} µs an outcome over {outcomes}; {busy:.1f} µs of processor time (bar 50 µs)")
-        asked = [sys.executable, __file__, "--resume", str(path)]
-        print(subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip())
+        asked = [sys.executable, "-m", "benchmarks.harness", "--resume", str(path)]
+        print(subprocess.run(asked, check=True, capture_output=True, text=True, cwd=ROOT).stdout.strip())
 
 
 def resume(path: Path) -> None:

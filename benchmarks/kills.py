@@ -1,6 +1,6 @@
 """Kill runs at random moments and resume them: the trials must equal those of a run nobody touched.
 
-    python benchmarks/kills.py [TIMES]
+    python -m benchmarks.kills [TIMES]
 
 Each time the driver, one of its workers, or the method's process is killed with SIGKILL after a random while, then the same
 command is given until it ends. Prints how many of the final `trials.csv` equal the untouched one in all but time and memory.

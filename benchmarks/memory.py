@@ -1,6 +1,6 @@
 """Memory of methods against the number of points: growth of a process over its idle state, and the exponent of that growth.
 
-    python benchmarks/memory.py [METHOD …]
+    python -m benchmarks.memory [METHOD …]
 
 Each method runs in a process of its own on noisy pairs of 4 096 to 65 536 points, 100 s a call at most. An exponent of 1 is
 linear growth; below 1 it has a part that does not grow, above it will not fit for long.
@@ -9,9 +9,6 @@ linear growth; below 1 it has a part that does not grow, above it will not fit f
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 

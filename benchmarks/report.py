@@ -1,4 +1,4 @@
-"""Time and memory of a report on a made-up record: `python benchmarks/report.py [outcomes] [folder]`.
+"""Time and memory of a report on a made-up record: `python -m benchmarks.report [outcomes] [folder]`.
 
 The record has 12 methods, 4 conditions and as many problems as that gives, of 40 categories; it is kept for another try.
 """
@@ -17,8 +17,6 @@ import numpy as np
 from joblib.externals.loky import get_reusable_executor
 from rich.console import Console
 from scipy.spatial.transform import Rotation
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench import reporting
 from bench.store import OUTCOME, Record

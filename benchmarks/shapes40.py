@@ -1,14 +1,11 @@
-"""Speed of the embedded data set on one core: `python benchmarks/shapes40.py [shapes of each category]`."""
+"""Speed of the embedded data set on one core: `python -m benchmarks.shapes40 [shapes of each category]`."""
 
 from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from datasets.shapes40 import Shapes40
 

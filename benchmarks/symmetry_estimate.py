@@ -1,6 +1,6 @@
 """How often the estimate of symmetry is right where the truth is known, with [shapes of each category] and [points].
 
-`python benchmarks/symmetry_estimate.py 3 1024`
+`python -m benchmarks.symmetry_estimate 3 1024`
 """
 
 from __future__ import annotations
@@ -8,12 +8,9 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from common.keys import rng
 from datasets.shapes40 import Shapes40

@@ -1,6 +1,6 @@
 """Draw docs/ablations.png from a run of the ablations.
 
-python docs/make_ablations.py results/NAME
+python -m docs.make_ablations results/NAME
 """
 
 from __future__ import annotations

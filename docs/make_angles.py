@@ -1,6 +1,6 @@
 """Error against angle of the small learned methods, their untrained networks and ICP, for `docs/training-baselines.md`.
 
-    python docs/make_angles.py [PROBLEMS]
+    python -m docs.make_angles [PROBLEMS]
 
 Writes `training_angles.csv` and `training_angles.png` beside this file. Objects are those held out of shapes40's train split.
 """
@@ -16,15 +16,14 @@ from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
+from bench.metrics import rmse
+from datasets.problems import Problem, ProblemKey, make_problem
+from datasets.registry import load
+from methods import registry, training
+from methods.base import Method, NoSolution
+from methods.nn.weights import Card, save
 
-from bench.metrics import rmse  # noqa: E402
-from datasets.problems import Problem, ProblemKey, make_problem  # noqa: E402
-from datasets.registry import load  # noqa: E402
-from methods import registry, training  # noqa: E402
-from methods.base import Method, NoSolution  # noqa: E402
-from methods.nn.weights import Card, save  # noqa: E402
+HERE = Path(__file__).parent
 
 ANGLES = (5, 15, 30, 45, 60, 90, 135, 180)
 TRAINED = ("dcp_small", "dcp_small_euler45", "prnet_small", "prnet_small_euler45", "pointnetlk_small")

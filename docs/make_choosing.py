@@ -1,4 +1,4 @@
-"""Write the tables of `docs/choosing.md` from the summary of a run: `python docs/make_choosing.py results/reference`."""
+"""Write the tables of `docs/choosing.md` from the summary of a run: `python -m docs.make_choosing results/reference`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def tables(rows: list[Row], run: str) -> str:
     for row in rows:
         if row["kind"] != "control" and row["recall"]:
             cells.setdefault((row["dataset"], row["condition"], row["points"]), []).append(row)
-    parts = [f"Run `{run}`, {rows[0]['problems']} problems a cell; slow methods may have fewer.\n"]
+    most = max(int(row["problems"]) for row in rows)
+    parts = [f"Run `{run}`, {most} problems a cell; slow methods have fewer.\n"]
     return "\n".join(parts + [_table(place, some) for place, some in cells.items()])
 
 

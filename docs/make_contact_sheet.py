@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+from datasets.base import MeshShape, Points
+from datasets.shapes40 import Shapes40
 
-from datasets.base import MeshShape, Points  # noqa: E402
-from datasets.shapes40 import Shapes40  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
 
 LIGHT = np.array([0.35, -0.75, 0.56])
 COLOUR = np.array([0.55, 0.68, 0.85])

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from bench.conventions import Convention
 
+NAME = 18
+"""Characters of a method's name that fit beside the numbers."""
+
 
 def terminal_summary(summary: pd.DataFrame, view: Convention) -> Group:
     """What to print of `bench.export.summary`, at most 100 columns wide: a table a data set, condition and size."""
@@ -31,7 +34,7 @@ def _table(title: str, group: pd.DataFrame, view: Convention) -> Table:
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), width=100)
     table.title, table.title_justify = Text(title, style="bold"), "left"
-    table.add_column("method", overflow="ellipsis", no_wrap=True, ratio=1)
+    table.add_column("method", overflow="ellipsis", no_wrap=True, ratio=1, min_width=NAME)
     error = {"rmse": "RMSE", "rte": "RTE"}.get(view.metric, "error")
     for head in ("answered", "recall [95 %]", f"{error} ans.", f"{error} med.", "RRE °", "RTE", "ms", "p95 ms"):
         table.add_column(head, justify="right", no_wrap=True)
@@ -52,4 +55,9 @@ def _cells(row: dict[Hashable, Any], view: Convention) -> list[str]:
     names = {f"{view.metric}_mean_answered": 3, f"{view.metric}_median": 3}
     shown = [*names.items(), ("rre_deg_median", 2), ("rte_median", 3), ("time_ms_median", 1), ("time_ms_p95", 1)]
     numbers = [style.number(row[name], digits) for name, digits in shown]
-    return [row["method"], f"{row['answered']}/{row['problems']}", recall, *numbers]
+    return [_squeezed(str(row["method"])), f"{row['answered']}/{row['problems']}", recall, *numbers]
+
+
+def _squeezed(name: str) -> str:
+    """A name cut in the middle: variants of one method differ at the end."""
+    return name if len(name) <= NAME else f"{name[: NAME // 2]}…{name[-(NAME - NAME // 2 - 1) :]}"
