@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 PAGE = Path(__file__).parent / "choosing.md"
-BEGIN, END = "<!-- begin: written by docs/make_choosing.py -->\n", "<!-- end -->"
+BEGIN, END = "<!-- begin: ", "<!-- end -->"
 Row = dict[str, str]
 
 
@@ -57,7 +57,8 @@ def _line(row: Row) -> str:
 def filled(page: str, text: str) -> str:
     """The page with the text between its marks."""
     before, rest = page.split(BEGIN)
-    return f"{before}{BEGIN}{text}\n{END}{rest.split(END, 1)[1]}"
+    mark, rest = rest.split("\n", 1)
+    return f"{before}{BEGIN}{mark}\n{text}\n{END}{rest.split(END, 1)[1]}"
 
 
 def read(file: Path) -> list[Row]:

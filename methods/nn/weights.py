@@ -108,8 +108,9 @@ def choose(method: str, domain: str, training: str, folder: Path, sampler: str =
     """The weight file for a domain such as `modelnet40` or `modelnet40/first20` (objects of the other categories).
 
     Of a method's files trained on rotations of `sampler` under the condition `training` (or `unseen`, which is noisy on the
-    first categories; where the domain says `firstn` it is the only one that keeps to them), those of the domain's own data set come first, then those of `shapes40`; the one that has seen the
-    most categories, but none beyond the first n (alphabetically) where the domain says `firstn`.
+    first categories; where the domain says `firstn` it is the only one that keeps to them), those of the domain's own data
+    set come first, then those of `shapes40`; the one that has seen the most categories, but none beyond the first n
+    (alphabetically) where the domain says `firstn`.
 
     Raises:
         Unavailable: there is none; names the command that trains it.

@@ -510,7 +510,9 @@ def test_weights_by_domain(tmp_path: Path) -> None:
     assert choose("deepgmr", "modelnet40", "noisy", tmp_path) == own
     with pytest.raises(Unavailable, match="condition resampled"):
         choose("deepgmr", "modelnet40", "resampled", tmp_path)
-    assert choose("deepgmr", "modelnet40/first2", "resampled", tmp_path) == half, "what the message asks to train is taken"
+    assert choose("deepgmr", "modelnet40/first2", "resampled", tmp_path) == half, (
+        "what the message asks to train is taken"
+    )
 
 
 def test_the_gaussians_shown_are_those_of_the_shares_and_move_with_the_cloud() -> None:
