@@ -44,6 +44,7 @@ def test_the_first_method_with_mixtures_is_drawn_as_png_and_svg(draw, run, capsy
         (("blobs/noisy/60/7",), "not a problem of this run; its trials.csv lists them, such as blobs/noisy/60/00000"),
         (("blobs/noisy/60/00000", "--method", "good"), "good: it matches no Gaussians"),
         (("blobs/noisy/60/00000", "--method", "gud"), "unknown method 'gud'"),
+        (("blobs/noisy/60/00000", "--method", "shatters"), "shatters: the process ended with exit code 3"),
     ],
 )
 def test_what_can_not_be_drawn(draw, capsys, words, message):
