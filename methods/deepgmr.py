@@ -61,12 +61,17 @@ class DeepGMR(Learned):
         return untrained()
 
     def setup(self, device: str, seed: int, domain: str) -> None:
-        """See `Learned.setup`; notes the precision of the network's wide layers."""
+        """See `Learned.setup`; notes the precision of the network's wide layers, and what computes the features."""
         super().setup(device, seed, domain)
         narrow = self.bfloat16 and not self.untrained and has_bfloat16(device)
         if narrow:
             self.state["net"].backbone.narrow()
         self.note(precision="bfloat16" if narrow else "float32")
+        config = self.state["net"].config
+        if config.features == "rri":
+            from methods.nn.rri import implementation
+
+            self.note(features=implementation(device, config.k))
 
     def register(self, source: Cloud, target: Cloud) -> Pose:
         """See `Method.register`."""
