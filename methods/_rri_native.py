@@ -26,6 +26,8 @@ OPTIONS = ("-O3", "-fno-math-errno", "-fno-trapping-math")
 BUILT = "librri.so"
 MOST = 64
 """Neighbours of a point, at most."""
+ROOM = 32
+"""Numbers after the planes that the kernel reads, too."""
 SCALES = (1e-12, 1e15)
 """Radii of clouds whose squared distances are float32 numbers of full precision."""
 
@@ -39,12 +41,12 @@ class Tree:
 
     def __init__(self, kernel: ctypes.CDLL, cloud: Tensor) -> None:
         self.kernel, self.size = kernel, len(cloud)
-        self.planes = np.empty((4, self.size), dtype=np.float32)
+        self.planes = np.empty(4 * self.size + ROOM, dtype=np.float32)
         self.own = np.empty(self.size, dtype=np.int32)
         self.boxes = np.empty((2 << kernel.rri_levels(self.size), 6), dtype=np.float32)
         self.arrays = [array.ctypes.data for array in (self.planes, self.own, self.boxes)]
         kernel.rri_build(cloud.data_ptr(), self.size, *self.arrays)
-        self.radius = float(self.planes[3].max())
+        self.radius = float(self.planes[3 * self.size : 4 * self.size].max())
 
     @property
     def serves(self) -> bool:

@@ -23,33 +23,68 @@ constexpr int LEAF = 32;   // points, at most
 constexpr int WIDE = 16;   // numbers in the widest vector
 constexpr float PI = 3.14159265358979f;
 
-// Points in the order of the tree, by coordinates; x, y, z, norm, each n long. `own` are their places in the cloud.
+typedef float Floats __attribute__((vector_size(4 * WIDE)));
+typedef int32_t Ints __attribute__((vector_size(4 * WIDE)));
+typedef double Doubles __attribute__((vector_size(4 * WIDE)));
+constexpr int KEYS = WIDE / 2;
+
+// Points in the order of the tree, by coordinates; x, y, z, norm, each n long, with LEAF numbers of no meaning after the last.
 // Node i has children 2 i and 2 i + 1; the nodes of the last level are leaves, with equal shares of the points.
 struct Tree {
-    const float *x, *y, *z, *norm, *boxes;  // boxes: lower and upper corner of each node
-    const int32_t* own;
+    const float *x, *y, *z, *norm;
+    float* boxes;  // lower and upper corner of each node
     int64_t n;
     int levels;
 
     int64_t edge(int64_t leaf) const { return n * leaf >> levels; }
 };
 
+// The k nearest so far, nearest first, after one key less than all. A key is a squared distance and a place in the tree, a total
+// order: the bits of the float32, then the place. Read as float64 they have the same order, and vectors have a least and a
+// largest of those; ONE keeps them off the numbers next to zero, which a processor may take for zero.
 struct Found {
-    uint64_t key[MOST];  // bits of the squared distance, then the place in the tree: a total order
+    static constexpr uint64_t ONE = uint64_t{1} << 52, NOBODY = 0xffffffffu;
+
+    double keys[1 + MOST + KEYS];
     int k;
 
+    static double key_of(float squared, uint64_t place) {
+        uint32_t bits;
+        std::memcpy(&bits, &squared, sizeof bits);
+        const uint64_t whole = (static_cast<uint64_t>(bits) << 32 | place) + ONE;
+        double key;
+        std::memcpy(&key, &whole, sizeof key);
+        return key;
+    }
+    uint64_t whole(int rank) const {
+        uint64_t bits;
+        std::memcpy(&bits, &keys[1 + rank], sizeof bits);
+        return bits - ONE;
+    }
+    uint32_t place(int rank) const { return static_cast<uint32_t>(whole(rank)); }
     float reach() const {
-        const uint32_t bits = static_cast<uint32_t>(key[k - 1] >> 32);
+        const uint32_t bits = static_cast<uint32_t>(whole(k - 1) >> 32);
         float value;
         std::memcpy(&value, &bits, sizeof value);
         return value;
     }
     void fill(float squared) {
-        uint32_t bits;
-        std::memcpy(&bits, &squared, sizeof bits);
-        std::fill_n(key, k, static_cast<uint64_t>(bits) << 32 | 0xffffffffu);
+        keys[0] = 0;
+        std::fill_n(keys + 1, MOST + KEYS, key_of(squared, NOBODY));
     }
-    bool complete() const { return static_cast<uint32_t>(key[k - 1]) != 0xffffffffu; }
+    bool complete() const { return place(k - 1) != NOBODY; }
+
+    // Without a branch: each place keeps its key, or takes the new one, or the one before it.
+    void insert(double key) {
+        for (int first = (k - 1) / KEYS * KEYS; first >= 0; first -= KEYS) {
+            Doubles here, before;
+            std::memcpy(&here, keys + 1 + first, sizeof here);
+            std::memcpy(&before, keys + first, sizeof before);
+            here = here < key ? here : Doubles{} + key;
+            here = here > before ? here : before;
+            std::memcpy(keys + 1 + first, &here, sizeof here);
+        }
+    }
 };
 
 INLINE float square_to_box(const float* box, float px, float py, float pz) {
@@ -61,24 +96,18 @@ INLINE float square_to_box(const float* box, float px, float py, float pz) {
 
 INLINE void scan(const Tree& t, int64_t leaf, int64_t self, Found& found) {
     const int64_t first = t.edge(leaf), count = t.edge(leaf + 1) - first;
-    const float px = t.x[self], py = t.y[self], pz = t.z[self];
-    float squared[LEAF];  // loops over whole arrays become vector instructions
-    for (int64_t i = 0; i < count; ++i) {
+    const float px = t.x[self], py = t.y[self], pz = t.z[self], reach = found.reach();
+    float squared[LEAF];
+    for (int i = 0; i < LEAF; ++i) {  // always as many: whole vectors
         const float dx = t.x[first + i] - px, dy = t.y[first + i] - py, dz = t.z[first + i] - pz;
         squared[i] = dx * dx + dy * dy + dz * dz;
     }
-    float reach = found.reach();
-    for (int64_t i = 0; i < count; ++i) {
-        if (squared[i] > reach || first + i == self) continue;
-        uint32_t bits;
-        std::memcpy(&bits, &squared[i], sizeof bits);
-        const uint64_t key = static_cast<uint64_t>(bits) << 32 | static_cast<uint32_t>(first + i);
-        int at = found.k - 1;
-        if (key >= found.key[at]) continue;
-        for (; at > 0 && found.key[at - 1] > key; --at) found.key[at] = found.key[at - 1];
-        found.key[at] = key;
-        reach = found.reach();
+    int near[LEAF], some = 0;
+    for (int i = 0; i < count; ++i) {  // no branch to be guessed wrong
+        near[some] = i;
+        some += squared[i] <= reach && first + i != self;
     }
+    for (int i = 0; i < some; ++i) found.insert(Found::key_of(squared[near[i]], first + near[i]));
 }
 
 INLINE void search(const Tree& t, int64_t self, Found& found) {
@@ -126,22 +155,21 @@ INLINE float angle_of(float y, float x) {
 }
 
 // The angle from each azimuth to the next one, where defined, else 0; of equal ones the later column is the next. All against
-// all in vector registers takes less time than a sort at these k. The arrays have room for whole vectors.
-INLINE void gaps(const float* azimuth, const int32_t* defined, int k, float* gap) {
-    float least[MOST];
-    for (int i = 0; i < MOST; ++i) least[i] = 2 * PI;
-    const int padded = (k + WIDE - 1) / WIDE * WIDE;
-    for (int j = 0; j < k; ++j) {
-        if (!defined[j]) continue;
-        const float to = azimuth[j];
-        for (int i = 0; i < padded; ++i) {
-            const float turn = to - azimuth[i], around = turn + 2 * PI;
-            const float before = j > i ? -1e-30f : 0.0f;  // equal azimuths: the later column is ahead by nothing
-            const float forward = turn > before ? turn : around;
-            least[i] = forward < least[i] ? forward : least[i];
+// all in vector registers takes less time than a sort at these k. Azimuths that are not defined are infinite: no one's next.
+INLINE void gaps(const float* azimuth, int k, float* gap) {
+    for (int first = 0; first < k; first += WIDE) {
+        Floats from, least = Floats{} + 2 * PI;
+        Ints column;
+        std::memcpy(&from, azimuth + first, sizeof from);
+        for (int i = 0; i < WIDE; ++i) column[i] = first + i;
+        for (int j = 0; j < k; ++j) {
+            const Floats turn = azimuth[j] - from;
+            const Ints ahead = j > column ? turn >= 0 : turn > 0;
+            const Floats forward = ahead ? turn : turn + 2 * PI;
+            least = forward < least ? forward : least;
         }
+        for (int i = 0; i < WIDE && first + i < k; ++i) gap[first + i] = std::isinf(from[i]) ? 0.0f : least[i];
     }
-    for (int i = 0; i < k; ++i) gap[i] = defined[i] ? least[i] : 0.0f;
 }
 
 INLINE void describe(const Tree& t, int64_t self, const Found& found, float least, float* out) {
@@ -152,50 +180,46 @@ INLINE void describe(const Tree& t, int64_t self, const Found& found, float leas
     const float ux = 1 + sign * nx * nx * a, uy = sign * b, uz = -sign * nx;  // a frame of the normal (Duff et al. 2017)
     const float vx = b, vy = sign + ny * ny * a, vz = -ny;
     float qx[MOST] = {}, qy[MOST] = {}, qz[MOST] = {}, azimuth[MOST], angle[MOST];
-    int32_t defined[MOST];
     const int directed = radius > least;
     for (int j = 0; j < k; ++j) {
-        const uint32_t at = static_cast<uint32_t>(found.key[j]);
+        const uint32_t at = found.place(j);
         qx[j] = t.x[at], qy[j] = t.y[at], qz[j] = t.z[at];
         out[j] = radius;
         out[k + j] = t.norm[at];
     }
-    const int padded = (k + WIDE - 1) / WIDE * WIDE;
-    for (int j = 0; j < padded; ++j) {
-        const float along = qx[j] * nx + qy[j] * ny + qz[j] * nz;
-        const float u = qx[j] * ux + qy[j] * uy + qz[j] * uz;
-        const float v = qx[j] * vx + qy[j] * vy + qz[j] * vz;
-        const float across = std::sqrt(u * u + v * v);
-        angle[j] = angle_of(across, along);
-        azimuth[j] = angle_of(v, u);
-        defined[j] = across > least ? directed : 0;
-    }
-    for (int j = 0; j < k; ++j) out[2 * k + j] = directed ? angle[j] : 0.0f;
-    gaps(azimuth, defined, k, out + 3 * k);
+    for (int first = 0; first < k; first += WIDE)
+        for (int j = first; j < first + WIDE; ++j) {
+            const float along = qx[j] * nx + qy[j] * ny + qz[j] * nz;
+            const float u = qx[j] * ux + qy[j] * uy + qz[j] * uz;
+            const float v = qx[j] * vx + qy[j] * vy + qz[j] * vz;
+            const float across = std::sqrt(u * u + v * v);
+            angle[j] = directed ? angle_of(across, along) : 0.0f;
+            azimuth[j] = directed && across > least ? angle_of(v, u) : std::numeric_limits<float>::infinity();
+        }
+    std::copy_n(angle, k, out + 2 * k);
+    gaps(azimuth, k, out + 3 * k);
 }
 
-void split(const float* xyz, int32_t* own, int64_t n, int levels, int64_t node, int level, float* boxes) {
-    const int64_t leaf = (node << (levels - level)) - (int64_t{1} << levels);
-    const int64_t wide = int64_t{1} << (levels - level);
-    const int64_t first = n * leaf >> levels, last = n * (leaf + wide) >> levels;
-    float* box = boxes + 6 * node;
-    for (int axis = 0; axis < 3; ++axis) {
-        box[axis] = std::numeric_limits<float>::infinity(), box[3 + axis] = -box[axis];
-        for (int64_t i = first; i < last; ++i) {
-            const float value = xyz[3 * int64_t{own[i]} + axis];
-            box[axis] = std::min(box[axis], value);
-            box[3 + axis] = std::max(box[3 + axis], value);
-        }
-    }
-    if (level == levels) return;
+// Order the points first … last - 1, which are those of a node, by halves of the longest side of their box.
+void split(const float* xyz, int32_t* own, int64_t first, int64_t last, Tree& t, int64_t node, int level) {
+    float low[3], high[3];
     int axis = 0;
-    for (int other = 1; other < 3; ++other)
-        if (box[3 + other] - box[other] > box[3 + axis] - box[axis]) axis = other;
-    const int64_t middle = n * (leaf + wide / 2) >> levels;
+    for (int side = 0; side < 3; ++side) {
+        low[side] = std::numeric_limits<float>::infinity(), high[side] = -low[side];
+        for (int64_t i = first; i < last; ++i) {
+            const float value = xyz[3 * int64_t{own[i]} + side];
+            low[side] = std::min(low[side], value), high[side] = std::max(high[side], value);
+        }
+        if (high[side] - low[side] > high[axis] - low[axis]) axis = side;
+    }
+    std::copy_n(low, 3, t.boxes + 6 * node), std::copy_n(high, 3, t.boxes + 6 * node + 3);
+    if (level == t.levels) return;
+    const int64_t right = (2 * node + 1) << (t.levels - level - 1);  // its first leaf
+    const int64_t middle = t.edge(right - (int64_t{1} << t.levels));
     std::nth_element(own + first, own + middle, own + last,
                      [=](int64_t i, int64_t j) { return xyz[3 * i + axis] < xyz[3 * j + axis]; });
-    split(xyz, own, n, levels, 2 * node, level + 1, boxes);
-    split(xyz, own, n, levels, 2 * node + 1, level + 1, boxes);
+    split(xyz, own, first, middle, t, 2 * node, level + 1);
+    split(xyz, own, middle, last, t, 2 * node + 1, level + 1);
 }
 
 }  // namespace
@@ -209,21 +233,24 @@ int rri_levels(int64_t n) {
     return levels;
 }
 
-// From points (n, 3): planes (4, n) of x, y, z and norm in the order of the tree, own (n), boxes (2 << levels, 6).
+// From points (n, 3): planes (4, n) of x, y, z and norm in the order of the tree, with room for 32 numbers after them; own (n),
+// the points' rows in the cloud; boxes (2 << levels, 6).
 void rri_build(const float* xyz, int64_t n, float* planes, int32_t* own, float* boxes) {
+    Tree t{planes, planes + n, planes + 2 * n, planes + 3 * n, boxes, n, rri_levels(n)};
     std::iota(own, own + n, 0);
-    split(xyz, own, n, rri_levels(n), 1, 0, boxes);
+    split(xyz, own, 0, n, t, 1, 0);
     for (int64_t i = 0; i < n; ++i) {
-        const float* p = xyz + 3 * static_cast<int64_t>(own[i]);
+        const float* p = xyz + 3 * int64_t{own[i]};
         planes[i] = p[0], planes[n + i] = p[1], planes[2 * n + i] = p[2];
         planes[3 * n + i] = std::sqrt(p[0] * p[0] + p[1] * p[1] + p[2] * p[2]);
     }
+    std::fill_n(planes + 4 * n, LEAF, 0.0f);
 }
 
 // Features of the points begin … end - 1 of the tree, each to its own row of out (n, 4 k). 1 <= k <= 64, k < n.
-CLONED void rri_describe(const float* planes, const int32_t* own, const float* boxes, int64_t n, int64_t begin, int64_t end,
-                         int k, float least, float* out) {
-    const Tree t{planes, planes + n, planes + 2 * n, planes + 3 * n, boxes, own, n, rri_levels(n)};
+CLONED void rri_describe(const float* planes, const int32_t* own, float* boxes, int64_t n, int64_t begin, int64_t end, int k,
+                         float least, float* out) {
+    const Tree t{planes, planes + n, planes + 2 * n, planes + 3 * n, boxes, n, rri_levels(n)};
     Found found;
     found.k = k;
     float bound = std::numeric_limits<float>::infinity();
@@ -238,7 +265,7 @@ CLONED void rri_describe(const float* planes, const int32_t* own, const float* b
             found.fill(std::numeric_limits<float>::infinity());
             search(t, self, found);
         }
-        describe(t, self, found, least, out + 4 * static_cast<int64_t>(k) * own[self]);
+        describe(t, self, found, least, out + 4 * int64_t{k} * own[self]);
     }
 }
 }
