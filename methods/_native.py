@@ -79,10 +79,12 @@ def compile_shared(source: Path, into: Path, options: tuple[str, ...], mend: str
     """Compile a C++17 source into a shared library. Never for this machine's own CPU only: caches may be shared.
 
     Raises:
-        Unavailable: the compiler refuses; ends in "mend the compiler, " and `mend`.
+        Unavailable: there is no compiler, or it refuses; ends in "mend the compiler" or "install it", and `mend`.
     """
+    if not has_compiler():
+        raise Unavailable(f"no {COMPILER}; install it {mend}")
     command = [COMPILER, "-std=c++17", "-shared", "-fPIC", str(source), "-o", str(into), *options]
-    attempt(command, f"{COMPILER} cannot compile {source.name}", f"mend the compiler, {mend}")
+    attempt(command, f"{COMPILER} cannot compile {source.name}", f"mend the compiler {mend}")
 
 
 def attempt(command: list[str], failure: str, mend: str) -> None:

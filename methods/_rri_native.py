@@ -86,8 +86,6 @@ def build() -> Path:
     Raises:
         Unavailable: there is no compiler, it refuses, or the cache cannot be written.
     """
-    if not _native.has_compiler():
-        raise Unavailable(f"no {_native.COMPILER}; install it for faster features")
     made_of = SOURCE.read_bytes(), repr(OPTIONS).encode(), platform.machine().encode()
     return _native.build(_native.folder("rri", *made_of), BUILT, _make)
 

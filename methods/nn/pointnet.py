@@ -14,7 +14,7 @@ from torch.nn import functional
 from methods.nn.spread import Piece, pieces, spread
 
 _ROWS = 1024
-"""Points that pass through the layers at once on the CPU: their widest layer just fits the second cache; half as many are slower."""
+"""Points that pass through the layers at once on the CPU: half as many are slower."""
 _HELD = 1 << 14
 """Points of small clouds whose widest layer is held at once."""
 _EXACT = 2
