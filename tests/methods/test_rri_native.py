@@ -250,7 +250,7 @@ def test_a_cache_that_cannot_be_written_or_loaded_breaks_nothing(bare: Path, mon
     (bare / "file").write_text("")
     monkeypatch.setattr(_native.shutil, "which", lambda name: "/usr/bin/g++")
     monkeypatch.setenv("BENCH_CACHE", str(bare / "file" / "below"))
-    with pytest.raises(Unavailable, match="cannot be written.*set BENCH_CACHE"):
+    with pytest.raises(Unavailable, match=r"cannot be written.*set BENCH_CACHE"):
         _rri_native.build()
     monkeypatch.setenv("BENCH_CACHE", str(bare))
     monkeypatch.setattr(_native, "build", lambda *_: bare / "file")  # not a library
