@@ -26,7 +26,7 @@ _LEAF = 24
 _TINY = 1e-6
 """Below this length, relative to the cloud's scale, a direction is not defined."""
 _NOWHERE = 16.0
-"""Stands for an azimuth that is not defined: above all others."""
+"""Stands for an azimuth that is not defined: above all others, which are counted from half of it."""
 
 
 class _Cloud(NamedTuple):
@@ -163,11 +163,12 @@ def _gaps(azimuth: Tensor, defined: Tensor, into: Tensor) -> None:
     """Write the angle (n, k) in [0, 2π] from each azimuth (n, k) to the next defined one, counter-clockwise; 0 if not defined.
 
     A point's only defined neighbour is its own next: its gap is the full turn. What is sorted are float64 numbers whose
-    last bits, worth 1e-14 at most, are the column: values and order in one pass of NumPy's vectorised sort.
+    last bits, worth 1e-12 at most, are the column: values and order in one pass of NumPy's vectorised sort. They lie off 0,
+    next to which a processor may take all numbers, and so all columns, for 0.
     """
     k = azimuth.shape[1]
     low = (1 << (k - 1).bit_length()) - 1
-    ordered = azimuth.double().masked_fill_(~defined, _NOWHERE)
+    ordered = (azimuth.double() + _NOWHERE / 2).masked_fill_(~defined, _NOWHERE)
     ordered.view(torch.int64).bitwise_and_(~low).bitwise_or_(torch.arange(k, device=azimuth.device))
     if ordered.device.type == "cpu":
         ordered.numpy().sort(axis=1)
