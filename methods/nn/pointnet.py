@@ -86,11 +86,17 @@ class FoldedLayer(nn.Module):
     def narrow(self) -> None:
         """Compute in bfloat16 from now on; on the CPU with weights in the order its matrix unit wants, and ReLU on the way.
 
-        What torch has for that it keeps to its own compiler; where it is missing, plain operations do the same.
+        What torch has for that it keeps to its own compiler; where that is missing, plain operations do the same.
         """
         self.to(torch.bfloat16)
-        if self.weight.device.type == "cpu" and hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        if self.weight.device.type == "cpu" and _can_pack():
             self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight, _ROWS)
+
+
+def _can_pack() -> bool:
+    found = torch.ops.mkldnn
+    needed = ("_is_mkldnn_bf16_supported", "_reorder_linear_weight", "_linear_pointwise")
+    return all(hasattr(found, name) for name in needed) and bool(found._is_mkldnn_bf16_supported())
 
 
 def max_pool(x: Tensor) -> Tensor:
