@@ -21,12 +21,8 @@ namespace {
 constexpr int MOST = 64;   // neighbours
 constexpr int LEAF = 32;   // points, at most
 constexpr int WIDE = 16;   // numbers in the widest vector
+constexpr int KEYS = 8;    // float64 in it
 constexpr float PI = 3.14159265358979f;
-
-typedef float Floats __attribute__((vector_size(4 * WIDE)));
-typedef int32_t Ints __attribute__((vector_size(4 * WIDE)));
-typedef double Doubles __attribute__((vector_size(4 * WIDE)));
-constexpr int KEYS = WIDE / 2;
 
 // Points in the order of the tree, by coordinates; x, y, z, norm, each n long, with LEAF numbers of no meaning after the last.
 // Node i has children 2 i and 2 i + 1; the nodes of the last level are leaves, with equal shares of the points.
@@ -77,12 +73,11 @@ struct Found {
     // Without a branch: each place keeps its key, or takes the new one, or the one before it.
     void insert(double key) {
         for (int first = (k - 1) / KEYS * KEYS; first >= 0; first -= KEYS) {
-            Doubles here, before;
-            std::memcpy(&here, keys + 1 + first, sizeof here);
-            std::memcpy(&before, keys + first, sizeof before);
-            here = here < key ? here : Doubles{} + key;
-            here = here > before ? here : before;
-            std::memcpy(keys + 1 + first, &here, sizeof here);
+            double here[KEYS], before[KEYS];
+            std::memcpy(here, keys + 1 + first, sizeof here);
+            std::memcpy(before, keys + first, sizeof before);
+            for (int i = 0; i < KEYS; ++i) here[i] = std::max(std::min(here[i], key), before[i]);
+            std::memcpy(keys + 1 + first, here, sizeof here);
         }
     }
 };
@@ -158,16 +153,16 @@ INLINE float angle_of(float y, float x) {
 // all in vector registers takes less time than a sort at these k. Azimuths that are not defined are infinite: no one's next.
 INLINE void gaps(const float* azimuth, int k, float* gap) {
     for (int first = 0; first < k; first += WIDE) {
-        Floats from, least = Floats{} + 2 * PI;
-        Ints column;
-        std::memcpy(&from, azimuth + first, sizeof from);
-        for (int i = 0; i < WIDE; ++i) column[i] = first + i;
-        for (int j = 0; j < k; ++j) {
-            const Floats turn = azimuth[j] - from;
-            const Ints ahead = j > column ? turn >= 0 : turn > 0;
-            const Floats forward = ahead ? turn : turn + 2 * PI;
-            least = forward < least ? forward : least;
-        }
+        float from[WIDE], least[WIDE];
+        std::copy_n(azimuth + first, WIDE, from);
+        std::fill_n(least, WIDE, 2 * PI);
+        for (int j = 0; j < k; ++j)
+            for (int i = 0; i < WIDE; ++i) {
+                const float turn = azimuth[j] - from[i], around = turn + 2 * PI;
+                const float before = j > first + i ? -1e-30f : 0.0f;  // equal azimuths: the later column is ahead by nothing
+                const float forward = turn > before ? turn : around;
+                least[i] = forward < least[i] ? forward : least[i];
+            }
         for (int i = 0; i < WIDE && first + i < k; ++i) gap[first + i] = std::isinf(from[i]) ? 0.0f : least[i];
     }
 }
