@@ -37,6 +37,7 @@ $(BIN)/python:
 .venv/run.done: requirements.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	-@$(BIN)/python -m methods._teaser_native  # builds TEASER++ now, or says why it can't be had; nothing else needs it
+	-@$(BIN)/python -m methods._rri_native  # builds the kernel of DeepGMR's features now, or says why torch computes them
 	@touch $@
 
 .venv/dev.done: requirements-dev.txt requirements-cluster.txt requirements-extra.txt .venv/run.done

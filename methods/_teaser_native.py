@@ -14,20 +14,17 @@ import importlib.util
 import os
 import platform
 import shutil
-import subprocess
 import sys
-import tempfile
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from methods import _native
 from methods.base import NoSolution, Pose, Unavailable, rigid
 
-SHIM = Path(__file__).parent / "native" / "teaser_shim.cc"
+SHIM = _native.SOURCES / "teaser_shim.cc"
 FOR_CPYTHON_310 = ("--python-version", "3.10", "--implementation", "cp", "--abi", "cp310")
 FOR_LINUX = (*FOR_CPYTHON_310, "--platform", "manylinux_2_28_x86_64")
 WHEELS = (  # requirement, pip's options, SHA-256
@@ -41,11 +38,8 @@ MEND = "install teaserpp_python from the TEASER++ sources"
 
 
 def folder() -> Path:
-    """Where the built library lies: below $BENCH_CACHE or the user's cache folder, named after what it is built from."""
-    default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "registration-bench"
-    cache = Path(os.environ.get("BENCH_CACHE") or default)
-    key = hashlib.sha256(SHIM.read_bytes() + repr(WHEELS).encode()).hexdigest()[:12]
-    return cache / f"teaser-2.0-{key}"
+    """Where the built library lies, see `methods._native.folder`."""
+    return _native.folder("teaser-2.0", SHIM.read_bytes(), repr(WHEELS).encode())
 
 
 def check() -> None:
@@ -54,7 +48,7 @@ def check() -> None:
         return
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):
         raise Unavailable(f"TEASER++ has no wheel for {sys.platform} {platform.machine()}; {MEND}")
-    if shutil.which("g++") is None:
+    if not _native.has_compiler():
         raise Unavailable(f"TEASER++ needs a C++ compiler; install g++, or {MEND}")
 
 
@@ -127,49 +121,35 @@ def library() -> ctypes.CDLL:
     loaded the system's OpenMP before.
     """
     os.environ.setdefault("OMP_THREAD_LIMIT", "1")
-    shim = ctypes.CDLL(str(build() / BUILT))
+    shim = ctypes.CDLL(str(build()))
     pointer = ctypes.c_void_p
     shim.teaser_solve.argtypes = [pointer, pointer, ctypes.c_int, ctypes.c_double, ctypes.c_double, pointer, pointer]
     return shim
 
 
 def build() -> Path:
-    """The folder of the built library. Built once, in a folder of its own, and moved into place when complete.
+    """The built library, see `methods._native.build`.
 
     Raises:
         Unavailable: no platform, compiler, network or right file; says which.
     """
     check()
-    done = folder()
-    if (done / BUILT).exists():
-        return done
-    done.parent.mkdir(parents=True, exist_ok=True)
-    with locked(done.with_suffix(".lock")), tempfile.TemporaryDirectory(dir=done.parent) as scratch:
-        if not (done / BUILT).exists():
-            work = Path(scratch)
-            for requirement, options, sha256 in WHEELS:
-                unpack(fetch(requirement, options, sha256, work), work)
-            compile_shim(work / PREFIX, work / "built")
-            shutil.rmtree(done, ignore_errors=True)
-            (work / "built").rename(done)
-    return done
+    return _native.build(folder(), BUILT, make)
 
 
-@contextmanager
-def locked(file: Path) -> Iterator[None]:
-    """Hold a lock file: of several processes, one builds and the others wait."""
-    import fcntl
-
-    with file.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+def make(work: Path, into: Path) -> None:
+    """Fetch the wheels into a folder, and compile the shim against them into another."""
+    for requirement, options, sha256 in WHEELS:
+        unpack(fetch(requirement, options, sha256, work), work)
+    compile_shim(work / PREFIX, into)
 
 
 def fetch(requirement: str, options: tuple[str, ...], sha256: str, into: Path) -> Path:
     """Download one wheel with pip and verify it. Raises `Unavailable` if either fails."""
     place = into / sha256[:8]
     run = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
-    attempt([*run, *options, "--dest", str(place), requirement], f"pip cannot fetch {requirement}", "connect, or")
+    run = [*run, *options, "--dest", str(place), requirement]
+    _native.attempt(run, f"pip cannot fetch {requirement}", f"connect, or {MEND}")
     wheel = next(place.glob("*.whl"))
     found = hashlib.sha256(wheel.read_bytes()).hexdigest()
     if found != sha256:
@@ -187,26 +167,17 @@ def unpack(wheel: Path, into: Path) -> None:
 
 
 def compile_shim(prefix: Path, into: Path) -> None:
-    """Compile the shim into a folder, beside the libraries it finds there. Never for this machine's own CPU only."""
+    """Compile the shim into a folder, beside the libraries it finds there."""
     into.mkdir()
     for name in LIBRARIES:
         shutil.copy(prefix / "lib" / name, into)
-    include = ["-I", str(prefix / "include"), "-I", str(prefix / "include" / "eigen3")]
-    link = ["-L", str(into), "-lteaser_registration", "-lpmc", "-Wl,-rpath,$ORIGIN"]
-    command = ["g++", "-O2", "-std=c++17", "-shared", "-fPIC", str(SHIM), *include, "-o", str(into / BUILT), *link]
-    attempt(command, "g++ cannot compile the TEASER++ shim", "mend the compiler, or")
-
-
-def attempt(command: list[str], failure: str, mend: str) -> None:
-    """Run a command; if it fails raise `Unavailable` with the last line it said."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").splitlines()[-1]
-        raise Unavailable(f"{failure}: {said}; {mend} {MEND}")
+    include = ("-I", str(prefix / "include"), "-I", str(prefix / "include" / "eigen3"))
+    link = ("-L", str(into), "-lteaser_registration", "-lpmc", "-Wl,-rpath,$ORIGIN")
+    _native.compile_shared(SHIM, into / BUILT, ("-O2", *include, *link), f"or {MEND}")
 
 
 if __name__ == "__main__":
     try:
-        print(build())
+        print(build().parent)
     except Unavailable as reason:
         sys.exit(f"teaser is unavailable: {reason}")

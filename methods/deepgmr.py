@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from methods.nn.gmr import GmrNet
 
 _UNTRAINED_SEED = 0
+_FEW = 4
+"""Threads: where there are more, the pieces of one large cloud keep them busy better than two clouds do."""
 
 
 class DeepGMR(Learned):
@@ -61,12 +63,17 @@ class DeepGMR(Learned):
         return untrained()
 
     def setup(self, device: str, seed: int, domain: str) -> None:
-        """See `Learned.setup`; notes the precision of the network's wide layers."""
+        """See `Learned.setup`; notes the precision of the network's wide layers, and what computes the features."""
         super().setup(device, seed, domain)
         narrow = self.bfloat16 and not self.untrained and has_bfloat16(device)
         if narrow:
             self.state["net"].backbone.narrow()
         self.note(precision="bfloat16" if narrow else "float32")
+        config = self.state["net"].config
+        if config.features == "rri":
+            from methods.nn.rri import implementation
+
+            self.note(features=implementation(device, config.k))
 
     def register(self, source: Cloud, target: Cloud) -> Pose:
         """See `Method.register`."""
@@ -96,9 +103,10 @@ class DeepGMR(Learned):
         import torch
 
         from methods.nn.gmm import align
+        from methods.nn.spread import calm, spread, usable
 
         net: GmrNet = self.state["net"]
-        with torch.inference_mode():
+        with torch.inference_mode(), calm(usable()):
             if sources[0].shape == targets[0].shape and not self.untrained:
                 clouds = [torch.cat([*sources, *targets])]  # one pass is cheaper than two
             else:
@@ -106,7 +114,7 @@ class DeepGMR(Learned):
             with self.stage("features"):
                 features = [net.describe(some) for some in clouds]
             with self.stage("network"):
-                gamma = [net(some) for some in features]
+                gamma = spread(net, features) if _one_each(features) else [net(some) for some in features]
             with self.stage("solve"):
                 source, target = _mixtures(gamma, clouds)
                 T: NDArray[np.float64] = align(source, target, net.config.centring).cpu().numpy()
@@ -141,6 +149,15 @@ class Untrained(DeepGMR):
     @classmethod
     def check_available(cls) -> None:
         """See `Method.check_available`: it needs no weights."""
+
+
+def _one_each(features: Sequence[Tensor]) -> bool:
+    """Whether the network gets one thread for each cloud of a pair: few threads have as much to do, and no one waits."""
+    from methods.nn.spread import usable
+
+    small, large = sorted(some.shape[1] for some in (features[0], features[-1]))
+    few = len(features) == 2 and len(features[0]) == 1 and 2 <= usable() <= _FEW
+    return few and small >= large / 2 and features[0].device.type == "cpu"
 
 
 def _mixtures(gamma: Sequence[Tensor], clouds: Sequence[Tensor]) -> list[Mixture]:

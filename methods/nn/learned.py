@@ -145,7 +145,7 @@ class Learned(Method):
             raise NoSolution("a coordinate is not finite")
         centres = [cloud.mean(axis=0) for cloud in clouds]
         centred = [cloud - centre for cloud, centre in zip(clouds, centres, strict=True)]
-        radius = max(float(np.linalg.norm(cloud, axis=1).max()) for cloud in centred)
+        radius = max(float(np.sqrt(np.einsum("nc,nc->n", cloud, cloud).max())) for cloud in centred)
         if radius == 0:
             raise NoSolution("all points are equal")
         scale = 1.0 if self.radii[0] <= radius <= self.radii[1] else radius

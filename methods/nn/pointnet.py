@@ -13,9 +13,9 @@ from torch.nn import functional
 
 from methods.nn.spread import Piece, pieces, spread
 
-_ROWS = 512
-"""Points that pass through the layers at once on the CPU: their widest layer fits the second cache."""
-_HELD = 1 << 13
+_ROWS = 1024
+"""Points that pass through the layers at once on the CPU: half as many are slower."""
+_HELD = 1 << 14
 """Points of small clouds whose widest layer is held at once."""
 _EXACT = 2
 """Layers that stay float32 where the others are bfloat16."""
@@ -57,6 +57,7 @@ class FoldedLayer(nn.Module):
         super().__init__()
         for name, value in (("weight", weight), ("bias", bias), ("context", context)):
             self.register_buffer(name, None if value is None else value.detach().clone())
+        self.packed: Tensor | None = None
 
     weight: Tensor
     bias: Tensor
@@ -64,14 +65,38 @@ class FoldedLayer(nn.Module):
 
     def forward(self, points: Tensor, cloud: Tensor | None = None) -> Tensor:
         """(B, N, inputs) and (B, context) to (B, N, outputs)."""
-        points, bias = points.to(self.weight.dtype), self.bias
-        if self.context is not None:
-            assert cloud is not None
-            bias = functional.linear(cloud.to(self.weight.dtype), self.context, bias)
-            if len(bias) > 1:
-                return torch.relu_(functional.linear(points, self.weight).add_(bias[:, None]))
-            bias = bias[0]  # of one cloud it is a bias as any other, and costs no pass over the points
-        return torch.relu_(functional.linear(points, self.weight, bias))
+        if cloud is None:
+            return self.biased(points, self.bias)
+        points = points.to(self.weight.dtype)
+        return torch.relu_(functional.linear(points, self.weight).add_(self.biases(cloud)[:, None]))
+
+    def biases(self, cloud: Tensor) -> Tensor:
+        """(B, context) to (B, outputs): to the points of one cloud, its vector's part is a bias as any other."""
+        assert self.context is not None
+        return functional.linear(cloud.to(self.weight.dtype), self.context, self.bias)
+
+    def biased(self, points: Tensor, bias: Tensor) -> Tensor:
+        """(B, N, inputs) and a bias (outputs,) to (B, N, outputs)."""
+        points = points.to(self.weight.dtype)
+        if self.packed is None:
+            return torch.relu_(functional.linear(points, self.weight, bias))
+        result: Tensor = torch.ops.mkldnn._linear_pointwise(points, self.packed, bias, "relu", [], "")
+        return result
+
+    def narrow(self) -> None:
+        """Compute in bfloat16 from now on; on the CPU with weights in the order its matrix unit wants, and ReLU on the way.
+
+        What torch has for that it keeps to its own compiler; where that is missing, plain operations do the same.
+        """
+        self.to(torch.bfloat16)
+        if self.weight.device.type == "cpu" and _can_pack():
+            self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight, _ROWS)
+
+
+def _can_pack() -> bool:
+    found = torch.ops.mkldnn
+    needed = ("_is_mkldnn_bf16_supported", "_reorder_linear_weight", "_linear_pointwise")
+    return all(hasattr(found, name) for name in needed) and bool(found._is_mkldnn_bf16_supported())
 
 
 def max_pool(x: Tensor) -> Tensor:
@@ -149,7 +174,9 @@ class PointNet(nn.Module):
 
     def _scores(self, x: Tensor, top: Tensor) -> Tensor:
         """From the widest layer (B, N, C) and its maximum (B, C)."""
-        x = self.head(self.join(x, top))
+        return self._last(self.head(self.join(x, top)))
+
+    def _last(self, x: Tensor) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):  # bfloat16 scores would quantise the assignments
             scores: Tensor = self.last(x.to(self.last.weight.dtype))
         return scores
@@ -173,11 +200,13 @@ class PointNet(nn.Module):
 
         wide = spread(widen, parts)
         tops = torch.cat([top for _, top in wide]).view(len(features), -1, wide[0][1].shape[1])
-        whole = max_pool(tops)
+        join = self.join
+        assert isinstance(join, FoldedLayer)
+        biases = join.biases(max_pool(tops))
 
         def finish(work: tuple[Piece, Tensor]) -> None:
             part, x = work
-            scores[part.cloud, part.rows] = self._scores(x, whole[part.cloud][None])[0]
+            scores[part.cloud, part.rows] = self._last(self.head(join.biased(x, biases[part.cloud])))[0]
 
         spread(finish, [(part, x) for part, (x, _) in zip(parts, wide, strict=True)])
 
@@ -189,4 +218,5 @@ class PointNet(nn.Module):
     def narrow(self) -> None:
         """Let the layers after the first two compute in bfloat16, in place; the scores stay float32. After `fold`."""
         for layer in (*list(self.local)[_EXACT:], self.join, *self.head):
-            layer.to(torch.bfloat16)
+            assert isinstance(layer, FoldedLayer)
+            layer.narrow()

@@ -1,28 +1,32 @@
-"""Rigorously rotation-invariant features (Chen et al. 2019): four numbers a neighbour, the same function for CPU and CUDA."""
+"""Rigorously rotation-invariant features (Chen et al. 2019): four numbers a neighbour, on CPU and CUDA."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from ctypes import CDLL
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from methods.nn.spread import Piece, pieces, spread
+from methods import _rri_native
+from methods.nn.spread import pieces, spread
 
 NUMBERS = 4
 """Numbers a neighbour: ‖p‖, ‖q‖, the angle between p and q, and the gap to the next neighbour around p."""
 _DISTANCES = 1 << 24
 """Distances held at once by the brute-force search."""
 _ROWS = 1024
-"""Points described at once on the CPU: what they need stays in the cache."""
+"""Points described at once by torch on the CPU: what they need stays in the cache."""
+_PLACES = 256
+"""Points described at once by the kernel: enough pieces for all threads."""
 _LEAF = 24
 """Points in a leaf of the k-d tree: 10 and 64 are slower."""
 _TINY = 1e-6
 """Below this length, relative to the cloud's scale, a direction is not defined."""
 _NOWHERE = 16.0
-"""Stands for an azimuth that is not defined: above all others."""
+"""Stands for an azimuth that is not defined: above all others, which are counted from half of it."""
 
 
 class _Cloud(NamedTuple):
@@ -45,18 +49,37 @@ def rri(points: Tensor, k: int = 20) -> Tensor:
     """
     if points.shape[1] < k + 1:
         raise ValueError(f"{k} neighbours need at least {k + 1} points; the cloud has {points.shape[1]}")
-    centred = (points - points.mean(dim=1, keepdim=True)).detach()
+    centred = (points - points.mean(dim=1, keepdim=True)).detach().contiguous()
     count, size, _ = points.shape
     features = points.new_empty(count, size, NUMBERS * k)
-    on_cpu = points.device.type == "cpu"
-    ready = spread(lambda cloud: (_by_planes(cloud), _Tree(cloud) if on_cpu else _Blocks(cloud)), list(centred))
-
-    def describe(piece: Piece) -> None:
-        cloud, search = ready[piece.cloud]
-        _describe(cloud, piece.rows, search(piece.rows, k), features[piece.cloud, piece.rows])
-
-    spread(describe, pieces(count, size, _ROWS if on_cpu else max(1, _DISTANCES // size)))
+    kernel = _kernel(points.device, points.dtype, k)
+    ready = spread(lambda cloud: _describer(cloud, k, kernel), list(centred))
+    rows = _PLACES if kernel else _ROWS if points.device.type == "cpu" else max(1, _DISTANCES // size)
+    spread(lambda piece: ready[piece.cloud](piece.rows, features[piece.cloud]), pieces(count, size, rows))
     return features
+
+
+def implementation(device: str, k: int) -> str:
+    """What computes `rri` of float32 clouds on a device: "native", which is the compiled kernel, or "torch"."""
+    return "native" if _kernel(torch.device(device), torch.float32, k) else "torch"
+
+
+def _kernel(device: torch.device, dtype: torch.dtype, k: int) -> CDLL | None:
+    usable = device.type == "cpu" and dtype == torch.float32 and 1 <= k <= _rri_native.MOST
+    return _rri_native.library() if usable else None
+
+
+def _describer(cloud: Tensor, k: int, kernel: CDLL | None) -> Callable[[slice, Tensor], None]:
+    """What writes the features of some points of a centred cloud (N, 3) to a tensor (N, 4k).
+
+    The kernel counts the points in the order of its tree, torch as they are in the cloud.
+    """
+    if kernel:
+        tree = _rri_native.Tree(kernel, cloud)
+        if tree.serves:
+            return lambda places, into: tree.describe(places, k, _TINY * tree.radius, into)
+    planes, search = _by_planes(cloud), _Tree(cloud) if cloud.device.type == "cpu" else _Blocks(cloud)
+    return lambda rows, into: _describe(planes, rows, search(rows, k), into[rows])
 
 
 class _Tree:
@@ -140,11 +163,12 @@ def _gaps(azimuth: Tensor, defined: Tensor, into: Tensor) -> None:
     """Write the angle (n, k) in [0, 2π] from each azimuth (n, k) to the next defined one, counter-clockwise; 0 if not defined.
 
     A point's only defined neighbour is its own next: its gap is the full turn. What is sorted are float64 numbers whose
-    last bits, worth 1e-14 at most, are the column: values and order in one pass of NumPy's vectorised sort.
+    last bits, worth 1e-12 at most, are the column: values and order in one pass of NumPy's vectorised sort. They lie off 0,
+    next to which a processor may take all numbers, and so all columns, for 0.
     """
     k = azimuth.shape[1]
     low = (1 << (k - 1).bit_length()) - 1
-    ordered = azimuth.double().masked_fill_(~defined, _NOWHERE)
+    ordered = (azimuth.double() + _NOWHERE / 2).masked_fill_(~defined, _NOWHERE)
     ordered.view(torch.int64).bitwise_and_(~low).bitwise_or_(torch.arange(k, device=azimuth.device))
     if ordered.device.type == "cpu":
         ordered.numpy().sort(axis=1)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
 import torch
 
+_usable = ContextVar("_usable", default=0)
 Work = TypeVar("Work")
 Result = TypeVar("Result")
 
@@ -31,21 +34,50 @@ def pieces(clouds: int, points: int, rows: int) -> list[Piece]:
 def spread(work: Callable[[Work], Result], parts: Sequence[Work]) -> list[Result]:
     """`work` of each part, in their order, on as many threads as torch may use here; without gradients.
 
-    Tensor operations and SciPy's searches let other Python threads run. `work` must not depend on which thread does it.
+    The thread that asks takes parts as the others do: with two threads one has to be woken, once. Tensor operations, SciPy's
+    searches and compiled kernels let other Python threads run. `work` must not depend on which thread does it.
     """
-    threads = torch.get_num_threads()
-    inference = torch.is_inference_mode_enabled()
+    threads, inference = usable(), torch.is_inference_mode_enabled()
+    found: dict[int, Result] = {}
+    left = iter(range(len(parts)))  # shared: each number is handed out once
 
-    def run(part: Work) -> Result:
+    def run() -> None:
         with torch.inference_mode(inference), torch.no_grad():  # both are a thread's own
-            return work(part)
+            for i in left:
+                found[i] = work(parts[i])
 
-    return list(map(run, parts) if min(threads, len(parts)) < 2 else _pool(threads).map(run, parts))
+    helpers = [_pool(threads).submit(run) for _ in range(min(threads, len(parts)) - 1)]
+    with calm(1) if helpers else nullcontext():
+        run()
+    for helper in helpers:
+        if not helper.cancel():  # of one that has not begun there is nothing to wait for
+            helper.result()
+    return [found[i] for i in range(len(parts))]
 
 
 @functools.cache
 def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, "parts", initializer=_start)
+    return ThreadPoolExecutor(threads - 1, "parts", initializer=_start)
+
+
+def usable() -> int:
+    """The threads that `spread` may use here: as many as torch may, or as many as the `calm` around it says."""
+    return _usable.get() or torch.get_num_threads()
+
+
+@contextmanager
+def calm(threads: int) -> Iterator[None]:
+    """Operations of this thread use no other one, only `spread` does, `threads` at most.
+
+    Two threads take longer than one for a small operation, and wait for each other where the machine is busy.
+    """
+    usual, token = torch.get_num_threads(), _usable.set(threads)
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(usual)
+        _usable.reset(token)
 
 
 def _start() -> None:

@@ -19,7 +19,7 @@ from methods.nn import pointnet as pointnet_module
 from methods.nn import rri as rri_module
 from methods.nn.gmm import Mixture, align, kabsch, mixture, pose_loss, rotation_of
 from methods.nn.gmr import GmrConfig, GmrNet
-from methods.nn.pointnet import PointNet, max_pool
+from methods.nn.pointnet import FoldedLayer, PointNet, max_pool
 from methods.nn.rri import rri
 from methods.nn.weights import Card, choose, read_card, read_tensors, save
 from tests.methods.made import moved, pose
@@ -281,6 +281,10 @@ def test_folded_network_in_pieces_and_threads(monkeypatch: pytest.MonkeyPatch) -
         torch.testing.assert_close(at_once, whole, atol=1e-5, rtol=1e-4)
         net.narrow()
         torch.testing.assert_close(net(x), whole, atol=0.1, rtol=0.05)
+        packed = net(x)
+        for layer in (m for m in net.modules() if isinstance(m, FoldedLayer)):
+            layer.packed = None
+        torch.testing.assert_close(net(x), packed, atol=0.05, rtol=0.05)
     assert net(x).dtype == torch.float32
 
 
@@ -405,6 +409,17 @@ def test_a_batch_is_its_pairs(trained: dict[bool, DeepGMR]) -> None:
         twice = method.register_batch(sources, targets)
         torch.set_num_threads(1)
         np.testing.assert_allclose(np.stack(answers[:2]), np.stack(twice[:2]), atol=1e-6)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("m", [300, 260, 100])
+def test_threads_do_not_change_a_pair(trained: dict[bool, DeepGMR], m: int) -> None:
+    source = blob(300, 7)
+    target = moved(pose(7), source)[:m]
+    alone = trained[True].register(source, target)
+    for threads in (2, 3, 5):
+        torch.set_num_threads(threads)
+        np.testing.assert_allclose(trained[True].register(source, target), alone, atol=1e-6)
+        assert torch.get_num_threads() == threads
 
 
 def test_the_precision_is_noted(trained: dict[bool, DeepGMR]) -> None:

@@ -105,7 +105,7 @@ def test_without_network_or_with_another_file_it_is_unavailable_and_leaves_nothi
     def refuse(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(command, 1, "", "a warning\nERROR: no connection")
 
-    monkeypatch.setattr(native.subprocess, "run", refuse)
+    monkeypatch.setattr(subprocess, "run", refuse)
     with pytest.raises(
         Unavailable, match=r"pip cannot fetch cmeel-teaser-plusplus==2\.0: ERROR: no connection; connect"
     ):
@@ -117,7 +117,7 @@ def test_without_network_or_with_another_file_it_is_unavailable_and_leaves_nothi
         (place / "x.whl").write_bytes(b"not it")
         return subprocess.CompletedProcess(command, 0, "", "")
 
-    monkeypatch.setattr(native.subprocess, "run", forge)
+    monkeypatch.setattr(subprocess, "run", forge)
     with pytest.raises(Unavailable, match=r"x\.whl has SHA-256"):
         native.build()
     assert not native.folder().exists() and not list(bare.glob("tmp*"))
