@@ -54,11 +54,12 @@ class DeepGMRResampled(DeepGMR):
         import torch
 
         from methods.nn.aligned import SHARE
+        from methods.nn.spread import calm, usable
 
         net, plain = self.state["net"], _plain(pair)
         with self.stage("features"):
             seen = self._seen(pair, plain)
-        with torch.inference_mode():
+        with torch.inference_mode(), calm(usable()):
             with self.stage("network"):
                 gamma = net(seen[0]), net(seen[1])
             with self.stage("solve"):
