@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from bench.config import RunConfig
 
+ROOT = Path(__file__).resolve().parent.parent
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command; returns the exit code: 0, 2 for bad input, 130 after Ctrl-C."""
@@ -35,6 +37,12 @@ def main(argv: list[str] | None = None) -> int:
         return int(flags.do(flags) or 0)
     except InputError as error:
         print(f"bench.py: {error}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        if (ROOT / (error.name or "").split(".")[0]).exists():  # of ours: a fault, which its traceback tells best
+            raise
+        told = f"package {error.name} is missing for {sys.executable}; `make bench` once installs all, then it is"
+        print(f"bench.py: {told} .venv/bin/python bench.py …", file=sys.stderr)
         return 2
     except BrokenPipeError:  # whoever read the output, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -106,6 +106,8 @@ def write(request: Request, console: Console) -> None:
     export.write_csvs(frames, csvs)
     write_report(loaded, frames, redraw, Options(view, request.against, csvs, reports))
     console.print(terminal_summary(frames["summary"], view))
+    for note in loaded.run["notes"] if request.plain else []:
+        console.print(note, highlight=False, soft_wrap=True, markup=False)
     for what, where in (("CSVs", csvs), ("plots", reports), ("report", reports / "report.html")):
         console.print(f"{what:8}{where}", highlight=False, soft_wrap=True)
 

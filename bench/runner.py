@@ -231,11 +231,18 @@ def _on_times(config: RunConfig, place: Place) -> list[str]:
     return notes
 
 
+def _unfinished(record: Record) -> list[str]:
+    """A warning on a run that was stopped: what is missing looks like what was never asked."""
+    if record.get("finished"):
+        return []
+    return ["this run was stopped before its end, so methods and problems are missing here; its command continues it"]
+
+
 def write_run_json(record: Record, folder: Path) -> dict[str, Any]:
     """Export what the record says of its run as `run.json`; returns it."""
     said: dict[str, Any] = record.get("run")
     sentinel = record.get("sentinel_ms")
-    said |= {"sentinel_ms": sentinel, "notes": said["notes"] + drift_note(sentinel)}
+    said |= {"sentinel_ms": sentinel, "notes": said["notes"] + drift_note(sentinel) + _unfinished(record)}
     text = json.dumps(said, indent=2, ensure_ascii=False)
     (folder / "run.json").write_text(text + "\n")
     return said

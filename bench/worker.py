@@ -21,7 +21,7 @@ import numpy as np
 
 from common.errors import InputError
 from methods.base import Method, NoSolution, Unavailable
-from methods.registry import build
+from methods.registry import build, missing
 
 Reply = dict[str, Any]
 
@@ -63,6 +63,8 @@ def _die_with_parent() -> None:
 def _setup(message: Reply) -> tuple[Method | None, Reply]:
     try:
         method = build(message["method"], message["plugins"])
+        if reason := missing(message["method"], message["plugins"]):
+            raise Unavailable(reason)
         method.begin(message["seed"])
         method.setup(message["device"], message["seed"], message["domain"])
         return method, {"status": "ok", "notes": _plain(method.scratch.notes)}

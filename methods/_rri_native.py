@@ -97,6 +97,6 @@ def _make(_: Path, into: Path) -> None:
 
 if __name__ == "__main__":
     try:
-        print(build().parent)
+        print("DeepGMR's features:", build().parent)
     except Unavailable as reason:
         sys.exit(f"the kernel of DeepGMR's features is unavailable, torch computes them: {reason}")

@@ -178,6 +178,6 @@ def compile_shim(prefix: Path, into: Path) -> None:
 
 if __name__ == "__main__":
     try:
-        print(build().parent)
+        print("TEASER++:", build().parent)
     except Unavailable as reason:
         sys.exit(f"teaser is unavailable: {reason}")

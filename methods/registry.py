@@ -37,11 +37,15 @@ class Offer:
         """Whether the class has a docstring of its own, not the signature that dataclasses put there."""
         return not (self.cls.__doc__ or "").startswith(f"{self.cls.__name__}(")
 
+    def missing(self) -> str | None:
+        """Which package it needs and is not here, and what mends it; None if all are."""
+        missing = [p for p in self.cls.requires if importlib.util.find_spec(p) is None]
+        return f"package {missing[0]} is missing: pip install {missing[0]}" if missing else None
+
     def unavailable(self) -> str | None:
         """Why this method cannot run here and what mends it; None if it can."""
-        missing = [p for p in self.cls.requires if importlib.util.find_spec(p) is None]
-        if missing:
-            return f"package {missing[0]} is missing: pip install {missing[0]}"
+        if reason := self.missing():
+            return reason
         try:
             self.cls.check_available()
         except Unavailable as reason:
@@ -159,12 +163,17 @@ def _with_tuned(spec: specs.Spec, plugins: Path | None) -> specs.Spec:
 
 def unavailable(text: str, plugins: Path | None = None) -> str | None:
     """Why a method (or a part of a chain) cannot run here; None if it can."""
+    return next((reason for offer in _offers_of(text, plugins) if (reason := offer.unavailable())), None)
+
+
+def missing(text: str, plugins: Path | None = None) -> str | None:
+    """Which package a method (or a part of a chain) needs and is not here; None if all are."""
+    return next((reason for offer in _offers_of(text, plugins) if (reason := offer.missing())), None)
+
+
+def _offers_of(text: str, plugins: Path | None) -> list[Offer]:
     offers = available(plugins)
-    for part in specs.split_outside(text, "+"):
-        reason = offers[specs.parse(part).name].unavailable()
-        if reason:
-            return reason
-    return None
+    return [offers[specs.parse(part).name] for part in specs.split_outside(text, "+")]
 
 
 def kind_of(method: Method) -> str:

@@ -61,7 +61,8 @@ def chosen(asked: list[str] | None, plugins: Path | None) -> list[str]:
         InputError: an unknown name or parameter.
     """
     said = defaults()
-    everything = [n for n, offer in registry.available(plugins).items() if offer.cls.kind != "control"] + said["chains"]
+    offers = registry.available(plugins)
+    everything = [n for n, offer in offers.items() if offer.cls.kind != "control" and offer.cls.in_all] + said["chains"]
     if asked is None:
         names = [n for n in everything if n not in said["leave_out"]]
     else:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+MATRIX = 12
+"""Poses whose differences fit into a terminal, each with each; the report has them all."""
+
+
 @dataclass(frozen=True)
 class Request:
     """What is asked; None stands for the value in `defaults.toml`, or for what is found from the data.
@@ -84,8 +88,8 @@ def run(request: Request, console: Console) -> Result:
     answers: list[Answer] = []
     for answer in ask_all(scans, methods, limits, request.device, request.threads, request.plugins):
         answers.append(answer)
-        if console.is_terminal:
-            console.print(f"  {answer.method}: {answer.status}", highlight=False, soft_wrap=True)
+        line = f"  {len(answers)} of {len(methods)}  {answer.method}: {answer.status}"
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
     result = judge(scans, answers, truth)
     show(result, console)
     write(result, request.folder, console)
@@ -104,25 +108,40 @@ def told(scans: Scans) -> list[str]:
 
 
 def show(result: Result, console: Console) -> None:
-    """The table, the matrix of agreement, and the verdict, on the terminal."""
+    """The poses, the best first, who has none, the matrix of agreement if it fits, and the verdict, on the terminal."""
     from rich.table import Table
 
     head, *rows = page.table(result)
-    full = [i for i in range(len(head)) if any(row[i] for row in rows)]
+    told = list(zip(result.answers, rows, strict=True))
+    posed = sorted((pair for pair in told if pair[0].pose is not None), key=lambda pair: _rank(result, pair[0]))
+    full = [i for i in range(len(head)) if head[i] not in ("status", "message") and any(row[i] for _, row in posed)]
     table = Table(box=None)
     for i in full:
-        numeric = head[i] in ("ms", "overlap", "residual")
+        numeric = head[i] not in ("method", "agrees")
         table.add_column(head[i], justify="right" if numeric else "left", overflow="fold", no_wrap=i == 0)
-    for row in rows:
+    for _, row in posed:
         table.add_row(*(row[i] for i in full))
     console.print(table)
-    if len(result.posed) > 1:
+    without = [answer for answer in result.answers if answer.pose is None]
+    for answer in (a for a in without if a.status != "skipped"):
+        line = f"no pose: {answer.method}, {answer.status}: {answer.message}"
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+    if skipped := [a.method for a in without if a.status == "skipped"]:
+        line = f"not available here: {', '.join(skipped)}; `bench.py list` and the report say why"
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+    if 1 < len(result.posed) <= MATRIX:
         console.print("agreement: degrees between every two poses", highlight=False)
         matrix = Table("", *(str(i + 1) for i in range(len(result.posed))), box=None)
         for i, answer in enumerate(result.posed):
             matrix.add_row(f"{i + 1} {answer.method}", *(number(a, 1) for a in result.agreement.angle_deg[i]))
         console.print(matrix)
     console.print(result.verdict(), highlight=False, soft_wrap=True)
+
+
+def _rank(result: Result, answer: Answer) -> tuple[bool, bool, float]:
+    """Sort key of an answer with a pose: the best, those that agree with it, the others; by residual."""
+    row = result.row(answer)
+    return answer is not result.best, not row["consensus"], row["residual"]
 
 
 def write(result: Result, folder: Path, console: Console) -> None:

@@ -59,6 +59,10 @@ def agreement(poses: Array, source: Array) -> Agreement:
     return Agreement(metrics.rre_deg(first, second), shift, np.asarray(distance))
 
 
+ALIKE_SHARE = 0.01
+"""Overlaps that differ by less say nothing: a few points at the edge of what counts as near."""
+
+
 @dataclass(frozen=True)
 class Consensus:
     """The poses that agree with one another.
@@ -66,7 +70,7 @@ class Consensus:
     Attributes:
         members: their indices.
         independent: how many different methods are among them; `a`, `a+b` and `a[x=1]` count as one.
-        best: the member that overlaps most, the smaller residual deciding.
+        best: the member with the smallest residual of those that overlap most, to within `ALIKE_SHARE`.
     """
 
     members: tuple[int, ...]
@@ -87,7 +91,8 @@ def consensus(methods: list[str], distance: Array, found: list[Fit], alike: floa
         return independent(methods, members), float(np.median([found[i].share for i in members]))
 
     members = max(groups, key=rank)
-    best = max(members, key=lambda i: (found[i].share, -found[i].residual))
+    most = max(found[i].share for i in members)
+    best = min((i for i in members if found[i].share >= most - ALIKE_SHARE), key=lambda i: found[i].residual)
     return Consensus(members, independent(methods, members), best)
 
 

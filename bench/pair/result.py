@@ -52,7 +52,7 @@ class Result:
 
     @property
     def best(self) -> Answer | None:
-        """The pose to try first: that of the consensus which overlaps most; None if there is no pose."""
+        """The pose to try first: that of the consensus which fits best; None if there is no pose."""
         return self.posed[self.consensus.best] if self.consensus else None
 
     def verdict(self) -> str:
@@ -67,8 +67,8 @@ class Result:
                 f"{self.best.method} ({share:.0%} of the source). Look at the pictures before you use it."
             )
         return (
-            f"{self.consensus.independent} different methods agree ({names}). Of these {self.best.method} overlaps most: "
-            f"{share:.0%} of the source. Agreement is no proof: symmetric or repetitive scans fool many methods alike."
+            f"{self.consensus.independent} different methods agree ({names}). Of these {self.best.method} fits best: it "
+            f"overlaps {share:.0%} of the source. Agreement is no proof: symmetric or repetitive scans fool many methods alike."
         )
 
 

@@ -69,7 +69,7 @@ def drawn_job(loaded: Loaded, redraw: Redraw, method: str, problems: list[str], 
     Raises:
         InputError: no such problem in the run, its clouds can't be had here, or the method has no mixtures.
     """
-    known = set(map(str, loaded.problems["problem"]))
+    known = set(map(str, loaded.outcomes.loc[loaded.outcomes["phase"] == "accuracy", "problem"].unique()))
     found: dict[str, Problem] = {}
     for name in problems:
         if name not in known:

@@ -153,3 +153,16 @@ def test_what_everybody_begins_with_loads_no_large_library(asked, without):
     code += "print(*{name.split('.')[0] for name in sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert not without & set(done.stdout.splitlines()[-1].split())
+
+
+def test_a_python_without_the_packages_is_told_which_has_them(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    assert cli.main(["--methods", "icp", "--dry-run"]) == 2
+    said = capsys.readouterr().err
+    assert "package rich.console is missing" in said and "make bench" in said and ".venv/bin/python" in said
+
+
+def test_a_module_of_ours_that_is_missing_is_a_fault(monkeypatch):
+    monkeypatch.setitem(sys.modules, "bench.listing", None)
+    with pytest.raises(ModuleNotFoundError):
+        cli.main(["list"])

@@ -138,6 +138,10 @@ def test_consensus_counts_different_methods_not_refinements():
     assert group.members == (3, 4) and group.independent == 2 and group.best == 4
     assert agree.angle_deg[0, 3] == pytest.approx(np.degrees(np.linalg.norm((0.4, -0.9, 0.3))))
     assert judge.consensus([], np.zeros((0, 0)), [], 0.1) is None
+    level = judge.consensus(
+        ["a", "b", "c"], np.zeros((3, 3)), [judge.Fit(0.999, 2.0), judge.Fit(0.995, 1.0), judge.Fit(0.8, 0.1)], 0.1
+    )
+    assert level.best == 1, "a few points more do not make up for a worse fit"
 
 
 def test_fits_against_brute_force():

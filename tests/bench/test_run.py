@@ -179,6 +179,24 @@ def _count(record):
         return 0
 
 
+def test_a_method_whose_package_is_missing_was_not_asked(bench, capsys):
+    folder = bench("--methods", "needy", "good", "needy+icp", "--problems", 2, "--conditions", "noisy", out="needy")
+    assert set(read(folder, "trials").query("method != 'good'")["status"]) == {"skipped"}
+    said = capsys.readouterr().out
+    assert "needy can't be used on blobs: package package_from_nowhere is missing: pip install" in said
+    assert "Not asked here: needy, needy+icp" in said
+
+
+def test_a_report_of_a_stopped_run_says_so(bench, capsys):
+    folder = bench("--methods", "good", "--problems", 2, "--conditions", "noisy", out="half")
+    assert "stopped before its end" not in capsys.readouterr().out
+    with sqlite3.connect(folder / "record.sqlite") as db:
+        db.execute("DELETE FROM meta WHERE key = 'finished'")
+    assert cli.main(["report", str(folder)]) == 0
+    assert "stopped before its end" in capsys.readouterr().out
+    assert any("stopped before its end" in note for note in json.loads((folder / "run.json").read_text())["notes"])
+
+
 def test_points_that_fixed_sets_lack_are_skipped_with_the_reason(bench, capsys):
     folder = bench("--methods", "good", "--problems", 2, "--points", "100", "150", "300")
     trials = read(folder, "trials")
