@@ -34,7 +34,7 @@ PLUGINS = ROOT / "tests" / "bench" / "plugins"
 JOBS = 2
 METHODS, PIECE = 10, 20
 DUMMY = (
-    f"--methods slow[seconds=0.02] --datasets blobs --conditions clean noisy resampled --points 100 --problems 1000 \
+    f"--methods slow[seconds=0.02] --datasets blobs --conditions clean noisy resampled --points 100 --problems 4000 \
 --timing-rounds 0 --plugins {PLUGINS}"
 )
 
