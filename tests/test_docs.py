@@ -26,7 +26,7 @@ from bench.child import ROOT
 from bench.new import write as write_new
 from bench.pair.files import write_ply
 from common.keys import rng
-from docs import make_choosing
+from docs import make_choosing, make_geometric
 from tests.bench.test_run import PLUGINS, QUICK
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -39,6 +39,7 @@ NOT_RUN = {
     "benchmarks.harness": "measures for minutes",
     "benchmarks.deepgmr": "measures for minutes",
     "benchmarks.memory": "measures for minutes",
+    "docs.make_geometric": "reads runs of hours; a test below makes its tables from rows",
 }
 
 
@@ -72,7 +73,8 @@ def place(tmp_path_factory):
     for name in ("good.py", "blobs.py", "halves.py"):
         shutil.copy(PLUGINS / name, folder / "plugins")
     modelnet40(folder / "data" / "modelnet40" / "modelnet40_ply_hdf5_2048")
-    fragments(folder / "data" / "3dmatch" / "sun3d-hotel_umd-maryland_hotel3", cloud)
+    for scene in ("sun3d-hotel_umd-maryland_hotel3", "7-scenes-redkitchen"):
+        fragments(folder / "data" / "3dmatch" / scene, cloud)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr("bench.report.write_report", lambda *_: None)
@@ -225,3 +227,20 @@ def test_choosing_is_written_from_a_summary():
     )
     page = make_choosing.PAGE.read_text()
     assert text in make_choosing.filled(make_choosing.filled(page, text), text)
+
+
+def test_the_page_of_geometric_methods_sets_tuned_and_printed_beside_untuned():
+    row = {"condition": "noisy[clip=0.05]", "points": "1024", "kind": "global", "problems": "9", "answered": "8"}
+    row |= {"recall_low": "0.5", "recall_high": "0.8", "rmse_mean_answered": "0.123"}
+    plain = [row | {"method": "icp", "recall": "0.6"}, row | {"method": "fgr+icp", "recall": "0.7"}]
+    tuned = [row | {"method": "fgr[tuned=here]+icp", "recall": "0.75"}]
+    paper = [
+        {"table": "accuracy", "dataset": data, "condition": "noisy", "method": "icp", "metric": metric, "value": value}
+        for data, metric, value in [("modelnet40", "recall", "0.11"), ("modelnet40", "rmse", "0.2"), ("icl", "rmse", "9")]
+    ]
+    written = make_geometric.tables(plain, tuned, paper).splitlines()
+    assert written[0] == "## noisy[clip=0.05], 1024 points"
+    assert [line for line in written if line.startswith("| `")] == [
+        "| `fgr+icp` | 0.70 [0.50, 0.80] | 0.75 [0.50, 0.80] | – | 0.12 | – | 8/9 |",
+        "| `icp` | 0.60 [0.50, 0.80] | – | 0.11 | 0.12 | 0.2 | 8/9 |",
+    ]
