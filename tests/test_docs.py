@@ -236,7 +236,11 @@ def test_the_page_of_geometric_methods_sets_tuned_and_printed_beside_untuned():
     tuned = [row | {"method": "fgr[tuned=here]+icp", "recall": "0.75"}]
     paper = [
         {"table": "accuracy", "dataset": data, "condition": "noisy", "method": "icp", "metric": metric, "value": value}
-        for data, metric, value in [("modelnet40", "recall", "0.11"), ("modelnet40", "rmse", "0.2"), ("icl", "rmse", "9")]
+        for data, metric, value in [
+            ("modelnet40", "recall", "0.11"),
+            ("modelnet40", "rmse", "0.2"),
+            ("icl", "rmse", "9"),
+        ]
     ]
     written = make_geometric.tables(plain, tuned, paper).splitlines()
     assert written[0] == "## noisy[clip=0.05], 1024 points"
