@@ -3,7 +3,7 @@
     python -m benchmarks.adapters [ROUNDS]
 
 Both take turns in one process; medians, and the ratio. The bare call is given what the adapter gives it: clouds at unit scale,
-matches where the method starts from matches.
+the same start where the method has one, and matches where it begins with matches.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ def _bare_gicp(method: Method, pair: UnitPair) -> Call:
     return lambda: small_gicp.align(
         pair.target,
         pair.source,
+        pair.to_unit(np.eye(4)),
         registration_type=method.kind_of,
         voxel_resolution=5 * method.voxel,
         downsampling_resolution=method.voxel,
@@ -78,7 +79,7 @@ def _bare_fricp(method: Method, pair: UnitPair) -> Call:
     import fricp_cpp
 
     native = fricp_cpp.native
-    return lambda: native.register_(pair.source, pair.target, native.Method.RICP)
+    return lambda: native.register_(pair.source, pair.target, native.Method.RICP, init=pair.to_unit(np.eye(4)))
 
 
 def timed(call: Call) -> float:

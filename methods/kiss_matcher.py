@@ -11,6 +11,7 @@ from methods._features import Points, nearest_rotation, require_positive, unit_p
 from methods.base import Cloud, Method, NoSolution, Pose, rigid
 
 _LEAST = 30
+_FEW_POINTS = 250  # nearly always enough to see that a cloud fills so many cells
 _SOME_POINTS = 2000
 
 
@@ -55,9 +56,9 @@ class KissMatcher(Method):
             NoSolution: too few points, which the library does not survive, or no consistent matches.
         """
         pair = unit_pair(source, target)
-        thinned = [_cells(cloud, self.voxel) for cloud in (pair.source, pair.target)]
-        if min(thinned) < _LEAST:
-            raise NoSolution(f"{min(thinned)} cells of {self.voxel} hold points; the library needs {_LEAST}")
+        for cloud in (pair.source, pair.target):
+            if _cells(cloud[:_FEW_POINTS], self.voxel) < _LEAST and (cells := _cells(cloud, self.voxel)) < _LEAST:
+                raise NoSolution(f"{cells} cells of {self.voxel} hold points; the library needs {_LEAST}")
         matcher = self._matcher()
         with self.stage("solve"):
             found = matcher.estimate(pair.source.astype(np.float32), pair.target.astype(np.float32))

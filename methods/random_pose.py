@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from methods._features import checked
+from methods._features import centred
 from methods.base import Cloud, Method, Pose, rigid
 
 
@@ -19,6 +19,6 @@ class RandomPose(Method):
         """See `Method.register`."""
         from scipy.spatial.transform import Rotation
 
-        a, b = checked(source, "source").mean(axis=0), checked(target, "target").mean(axis=0)
+        a, b = centred(source, "source")[1], centred(target, "target")[1]
         R = Rotation.random(random_state=self.rng).as_matrix()
         return rigid(R, b - R @ a)

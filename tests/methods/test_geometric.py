@@ -9,7 +9,7 @@ from scipy.spatial.transform import Rotation
 
 from common.errors import InputError
 from methods import _ransac
-from methods._features import checked, normals, unit_pair
+from methods._features import centred, normals, radius, unit_pair
 from methods._icp import FLAT, KERNELS, METRICS, directions, step, thinned
 from methods.base import Method, NoSolution, rigid
 from methods.fgr import Fgr
@@ -221,8 +221,14 @@ def test_unit_pair_is_the_same_under_rotation_and_its_poses_go_there_and_back() 
         pair.answer(np.full((4, 4), np.nan))
 
 
+@pytest.mark.parametrize("n", [3, 4, 20, 21, 1000])
+def test_the_radius_is_numpys_quantile(n: int) -> None:
+    cloud = lumpy(n)
+    assert radius(cloud) == pytest.approx(np.quantile(np.linalg.norm(cloud, axis=1), 0.95), rel=1e-12)
+
+
 def test_three_points_are_enough_for_the_check() -> None:
-    assert checked(np.eye(3, dtype=np.float32), "source").shape == (3, 3)
+    assert centred(np.eye(3, dtype=np.float32), "source")[0].shape == (3, 3)
 
 
 @pytest.mark.parametrize("orientation", ["outward", "tangent_plane"])
