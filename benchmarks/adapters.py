@@ -11,12 +11,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from datasets.problems import Problem, ProblemKey, make_problem
 from datasets.registry import load
-from methods import registry
+from methods import _teaser_native, registry
 from methods._features import FeatureMethod, UnitPair, normals, unit_pair
 from methods._open3d import open3d, pairs, point_cloud
 from methods.base import Method
@@ -28,26 +30,45 @@ Call = Callable[[], object]
 def bare(method: Method, name: str, problem: Problem) -> Call:
     """The library's own calls for a method, from clouds at unit scale to the pose."""
     pair = unit_pair(problem.source, problem.target)
-    return {"fgr": _bare_fgr, "small_gicp": _bare_gicp, "kiss_matcher": _bare_kiss, "fricp": _bare_fricp}[name](
-        method, pair
-    )
+    return BARE[name](method, pair)
+
+
+def _matches(method: Method, pair: UnitPair) -> tuple[list[Any], NDArray[np.int32]]:
+    """Open3D's clouds with normals, and index pairs (K, 2) of its mutual FPFH matches."""
+    assert isinstance(method, FeatureMethod)
+    reg, geometry = open3d().pipelines.registration, open3d().geometry
+    search = geometry.KDTreeSearchParamHybrid(method.feature_radius, method.feature_neighbours)
+    clouds = [point_cloud(c, normals(c, method.normal_radius, method.orientation)) for c in (pair.source, pair.target)]
+    features = [reg.compute_fpfh_feature(cloud, search) for cloud in clouds]
+    return clouds, np.asarray(reg.correspondences_from_features(*features, True, 0.0))
 
 
 def _bare_fgr(method: Method, pair: UnitPair) -> Call:
-    o3d = open3d()
-    reg = o3d.pipelines.registration
-    assert isinstance(method, FeatureMethod)
-    search = o3d.geometry.KDTreeSearchParamHybrid(method.feature_radius, method.feature_neighbours)
+    register = open3d().pipelines.registration.registration_fgr_based_on_correspondence
 
     def call() -> object:
-        clouds = [
-            point_cloud(c, normals(c, method.normal_radius, method.orientation)) for c in (pair.source, pair.target)
-        ]
-        features = [reg.compute_fpfh_feature(cloud, search) for cloud in clouds]
-        found = np.asarray(reg.correspondences_from_features(*features, True, 0.0))
-        return reg.registration_fgr_based_on_correspondence(*clouds, pairs(found), method.option())
+        clouds, found = _matches(method, pair)
+        return register(*clouds, pairs(found), method.option())
 
     return call
+
+
+def _bare_teaser(method: Method, pair: UnitPair) -> Call:
+    def call() -> object:
+        found = _matches(method, pair)[1][: method.limit]
+        p, q = pair.source[found[:, 0]], pair.target[found[:, 1]]
+        return _teaser_native.solve(p, q, method.noise_bound, method.clique_seconds)
+
+    return call
+
+
+def _bare_cpd(method: Method, pair: UnitPair) -> Call:
+    from pycpd import RigidRegistration
+
+    T = pair.to_unit(np.eye(4))
+    p, q = (c[np.linspace(0, len(c) - 1, method.limit).astype(int)] for c in (pair.source, pair.target))
+    said = {"w": method.outliers, "max_iterations": method.iterations, "tolerance": method.tolerance}
+    return lambda: RigidRegistration(X=q, Y=p @ T[:3, :3].T + T[:3, 3], scale=False, **said).register()
 
 
 def _bare_gicp(method: Method, pair: UnitPair) -> Call:
@@ -82,6 +103,16 @@ def _bare_fricp(method: Method, pair: UnitPair) -> Call:
     return lambda: native.register_(pair.source, pair.target, native.Method.RICP, init=pair.to_unit(np.eye(4)))
 
 
+BARE = {
+    "fgr": _bare_fgr,
+    "teaser": _bare_teaser,
+    "small_gicp": _bare_gicp,
+    "kiss_matcher": _bare_kiss,
+    "fricp": _bare_fricp,
+    "cpd": _bare_cpd,
+}
+
+
 def timed(call: Call) -> float:
     """Milliseconds of a call."""
     start = time.perf_counter()
@@ -108,7 +139,7 @@ def main() -> None:
     """Print the table."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 15
     print("| method | points | adapter ms | library ms | ratio |\n|---|---:|---:|---:|---:|")
-    for name in ("fgr", "small_gicp", "kiss_matcher", "fricp"):
+    for name in BARE:
         if reason := registry.unavailable(name):
             print(f"| {name} | {reason} |")
             continue

@@ -184,12 +184,13 @@ def _answer(T: Pose, scale: float, centres: list[Pose]) -> Pose | NoSolution:
 
 
 def has_bfloat16(device: str) -> bool:
-    """Whether a device multiplies matrices faster in bfloat16 than in float32; a CPU does with AMX."""
+    """Whether a device multiplies matrices faster in bfloat16 than in float32; a CPU does with AMX or AVX-512's bfloat16."""
     import torch
 
-    return (
-        torch.cpu.get_capabilities().get("amx_bf16", False) if device == "cpu" else torch.cuda.is_bf16_supported(False)
-    )
+    if device != "cpu":
+        return torch.cuda.is_bf16_supported(False)
+    can = torch.cpu.get_capabilities()
+    return bool(can.get("amx_bf16") or can.get("avx512_bf16"))
 
 
 def untrained() -> GmrNet:
