@@ -8,6 +8,7 @@ the same start where the method has one, and matches where it begins with matche
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -33,14 +34,18 @@ def bare(method: Method, name: str, problem: Problem) -> Call:
     return BARE[name](method, pair)
 
 
+def fpfh(method: FeatureMethod, pair: UnitPair) -> tuple[list[Any], list[Any]]:
+    """Open3D's clouds with normals, and their FPFH features."""
+    search = open3d().geometry.KDTreeSearchParamHybrid(method.feature_radius, method.feature_neighbours)
+    clouds = [point_cloud(c, normals(c, method.normal_radius, method.orientation)) for c in (pair.source, pair.target)]
+    return clouds, [open3d().pipelines.registration.compute_fpfh_feature(cloud, search) for cloud in clouds]
+
+
 def _matches(method: Method, pair: UnitPair) -> tuple[list[Any], NDArray[np.int32]]:
     """Open3D's clouds with normals, and index pairs (K, 2) of its mutual FPFH matches."""
     assert isinstance(method, FeatureMethod)
-    reg, geometry = open3d().pipelines.registration, open3d().geometry
-    search = geometry.KDTreeSearchParamHybrid(method.feature_radius, method.feature_neighbours)
-    clouds = [point_cloud(c, normals(c, method.normal_radius, method.orientation)) for c in (pair.source, pair.target)]
-    features = [reg.compute_fpfh_feature(cloud, search) for cloud in clouds]
-    return clouds, np.asarray(reg.correspondences_from_features(*features, True, 0.0))
+    clouds, features = fpfh(method, pair)
+    return clouds, np.asarray(open3d().pipelines.registration.correspondences_from_features(*features, True, 0.0))
 
 
 def _bare_fgr(method: Method, pair: UnitPair) -> Call:
@@ -120,8 +125,8 @@ def timed(call: Call) -> float:
     return 1e3 * (time.perf_counter() - start)
 
 
-def compared(name: str, points: int, rounds: int) -> tuple[float, float]:
-    """Median milliseconds of the adapter and of the bare call, which take turns."""
+def compared(name: str, points: int, rounds: int) -> tuple[float, float, float]:
+    """Median milliseconds of the adapter and of the bare call, which take turns, and the median ratio of a round."""
     method = registry.build(name)
     problem = make_problem(load("shapes40"), ProblemKey("shapes40", "noisy", points, 3, angles=(0.0, 20.0)))
 
@@ -132,20 +137,22 @@ def compared(name: str, points: int, rounds: int) -> tuple[float, float]:
     theirs = bare(method, name, problem)
     ours(), theirs()
     times = np.array([(timed(ours), timed(theirs)) for _ in range(rounds)])
-    return tuple(np.median(times, axis=0))
+    return (*np.median(times, axis=0), float(np.median(times[:, 0] / times[:, 1])))
 
 
 def main() -> None:
     """Print the table."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 15
+    if hasattr(os, "sched_setaffinity"):  # one processor, as in a run: some libraries start a thread for each they see
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     print("| method | points | adapter ms | library ms | ratio |\n|---|---:|---:|---:|---:|")
     for name in BARE:
         if reason := registry.unavailable(name):
             print(f"| {name} | {reason} |")
             continue
         for points in POINTS:
-            ours, theirs = compared(name, points, rounds)
-            print(f"| {name} | {points} | {ours:.1f} | {theirs:.1f} | {ours / theirs:.2f} |", flush=True)
+            ours, theirs, ratio = compared(name, points, rounds)
+            print(f"| {name} | {points} | {ours:.1f} | {theirs:.1f} | {ratio:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,6 @@ class RandomPose(Method):
         """See `Method.register`."""
         from scipy.spatial.transform import Rotation
 
-        a, b = centred(source, "source")[1], centred(target, "target")[1]
+        a, b = centred(source, "source").centre, centred(target, "target").centre
         R = Rotation.random(random_state=self.rng).as_matrix()
         return rigid(R, b - R @ a)

@@ -39,6 +39,8 @@ NOT_RUN = {
     "benchmarks.harness": "measures for minutes",
     "benchmarks.deepgmr": "measures for minutes",
     "benchmarks.memory": "measures for minutes",
+    "benchmarks.adapters": "measures for minutes",
+    "benchmarks.teaser": "measures for minutes",
     "docs.make_geometric": "reads runs of hours; a test below makes its tables from rows",
 }
 
