@@ -166,3 +166,25 @@ def test_a_module_of_ours_that_is_missing_is_a_fault(monkeypatch):
     monkeypatch.setitem(sys.modules, "bench.listing", None)
     with pytest.raises(ModuleNotFoundError):
         cli.main(["list"])
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("repot results/x", "unknown command 'repot'; did you mean report"),
+        ("--metods icp", "unknown flag of run '--metods'; did you mean --methods"),
+        ("run --datset=shapes40", "unknown flag of run '--datset'; did you mean --dataset"),
+        ("compare a b --dataset x", "unknown flag of compare '--dataset'"),
+        ("tune --condtion noisy", "unknown flag of tune '--condtion'; did you mean --condition"),
+        ("train --metod x", "unknown flag of train '--metod'"),
+    ],
+)
+def test_a_misspelt_command_or_flag_gets_the_nearest_name(capsys, typed, says):
+    assert cli.main(typed.split()) == 2
+    error = capsys.readouterr().err
+    assert says in error and error.count("\n") == 1
+
+
+def test_an_abbreviated_flag_is_taken(capsys):
+    config, _ = flags_of("--method", "good", "--dataset", "blobs")
+    assert config.methods == ("good",) and config.datasets == ("blobs",)
