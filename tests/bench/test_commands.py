@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from bench import cli, config_file, doctor, listing
+from bench import config as config_module
 from bench.environment import ROOT
 from tests.bench.test_run import PLUGINS, QUICK
 
@@ -188,3 +189,23 @@ def test_a_misspelt_command_or_flag_gets_the_nearest_name(capsys, typed, says):
 def test_an_abbreviated_flag_is_taken(capsys):
     config, _ = flags_of("--method", "good", "--dataset", "blobs")
     assert config.methods == ("good",) and config.datasets == ("blobs",)
+
+
+def test_what_differs_between_configurations_is_told_in_short():
+    many = list("abcdefgh")
+    there = {"problems": 3, "methods": many, "points": [64], "limits": {"icp": 0.5}, "angles": [0, 180], "threshold": 1}
+    here = {
+        "problems": 4,
+        "methods": [*many[1:], "z"],
+        "points": [],
+        "limits": {"fgr": 1},
+        "angles": [0, 180],
+        "batch": 2,
+    }
+    assert config_module.differences(there, here) == [
+        "problems: 3 → 4",
+        "methods: a → z, the others in both",
+        "points: 64 → none",
+        "limits.icp: 0.5 → –",
+        "limits.fgr: – → 1",
+    ]
