@@ -245,7 +245,7 @@ def _dry_run(made: RunConfig, flags: argparse.Namespace) -> None:
     from datasets.registry import data_root
 
     cells = make_cells(made, str(data_root(flags.data).resolve()), flags.plugins)
-    print("\n".join(dry.plan(made, cells, flags.jobs, dry.last_timings(reporting.RESULTS), flags.plugins)))
+    print("\n".join(dry.plan(made, cells, flags.jobs, dry.known(reporting.RESULTS, made), flags.plugins)))
 
 
 def _problems(flags: argparse.Namespace) -> None:
