@@ -185,6 +185,20 @@ def test_the_terminal_table_fits_and_takes_names_as_text(whole):
     assert any("1.00 [0.91,1.00]" in line for line in lines)
 
 
+def test_a_method_is_efficient_by_its_time_alone(whole):
+    errors = {p: errors_of(at(whole["trials"], p), VIEW) for p in tables.places_of(whole["summary"])}
+    fgr = whole["summary"]["method"] == "fgr"
+    contended = whole["summary"].assign(time_ms_mean=whole["summary"]["time_ms_mean"].mask(fgr, 1200.0))
+
+    def group(timing):
+        found = paper.paper_tables(contended, timing, errors, VIEW, False)["table1"]
+        return next(row[1].text for row in found.rows if row[0].text == "fgr")
+
+    alone = whole["timing"].assign(points=1024)
+    assert group(alone[alone["method"] != "fgr"]) == "inefficient global"
+    assert group(alone.assign(time_ms_mean=800.0)) == "efficient global"
+
+
 def _printed(rows, timed=()):
     """The terminal's lines of rows (method, kind, problems, recall, ms), and of times (method, ms) alone."""
     names = "method kind problems recall time_ms_median".split()
