@@ -33,7 +33,7 @@ def ranked(standings: list[Standing]) -> list[Standing]:
 
 
 def advice(order: list[Standing], named: Callable[[str], str] = str, how: str = "") -> str:
-    """The best recall, and the fastest method whose interval reaches the lower end of the best one's.
+    """The best recall, and the fastest method that ever succeeds whose interval reaches the lower end of the best one's.
 
     Args:
         order: by `ranked`, at least one; those without a recall are left out.
@@ -44,10 +44,13 @@ def advice(order: list[Standing], named: Callable[[str], str] = str, how: str = 
     if not known:
         return ""
     best = known[0]
+    if not best.recall:
+        return "No method succeeds."
     first = f"Best recall: {named(best.method)} ({best.recall:.2f})."
     if all(math.isnan(s.ms) for s in known):
         return f"{first} Nothing was timed alone at this size."
-    level = [s for s in known if s.problems == best.problems and not math.isnan(s.ms) and s.high >= best.low]
+    timed = [s for s in known if s.problems == best.problems and s.recall > 0 and not math.isnan(s.ms)]
+    level = [s for s in timed if s.high >= best.low]
     fast = min(level, key=lambda s: s.ms, default=best)
     if fast.method == best.method:
         return f"{first} None whose interval overlaps is faster."

@@ -231,6 +231,12 @@ def test_the_terminal_sorts_by_recall_and_says_what_it_comes_to():
     assert told.endswith("overlaps: near (0.2 ms, timed alone).")
 
 
+def test_a_method_that_never_succeeds_is_no_choice():
+    assert "No method succeeds." in _printed([("a", "local", 2, 0.0, 1.0)])
+    lines = _printed([("a", "local", 2, 0.05, 9.0), ("never", "local", 2, 0.0, 1.0)])
+    assert "Best recall: a (0.05). None whose interval overlaps is faster." in lines
+
+
 def test_without_a_recall_there_is_no_verdict():
     assert not any("recall:" in line for line in _printed([("a", "local", 40, np.nan, 1.0)]))
 
