@@ -9,11 +9,12 @@ import shlex
 import shutil
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.commands import PLUGINS, absolute, add_commands, terminal
-from common.errors import InputError
+from common.errors import InputError, unknown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,11 +28,10 @@ def main(argv: list[str] | None = None) -> int:
     """Run a command; returns the exit code: 0, 2 for bad input, 130 after Ctrl-C."""
     arguments = sys.argv[1:] if argv is None else argv
     parser, commands = _parser(train=arguments[:1] == ["train"])
-    known = arguments and arguments[0] in (*commands, "-h", "--help")
-    typed = arguments if known else ["run", *arguments]
-    flags = parser.parse_args(typed)
-    flags.command = _recorded(arguments)
     try:
+        typed = _typed(arguments, commands)
+        flags = parser.parse_args(typed)
+        flags.command = _recorded(arguments)
         if getattr(flags, "config", None):
             flags = _with_config(parser, typed, flags)
         return int(flags.do(flags) or 0)
@@ -39,19 +39,38 @@ def main(argv: list[str] | None = None) -> int:
         print(f"bench.py: {error}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
-        if (ROOT / (error.name or "").split(".")[0]).exists():  # of ours: a fault, which its traceback tells best
+        package = (error.name or "").split(".")[0]
+        if (ROOT / package).exists():  # of ours: a fault, which its traceback tells best
             raise
-        told = f"package {error.name} is missing for {sys.executable}; `make bench` once installs all, then it is"
+        told = f"package {package} is missing for {sys.executable}; `make bench` once installs all, then it is"
         print(f"bench.py: {told} .venv/bin/python bench.py …", file=sys.stderr)
         return 2
     except BrokenPipeError:  # whoever read the output, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        print(
-            f"\nstopped; what is finished is recorded, and the same command continues: {flags.command}", file=sys.stderr
-        )
+        said = f"stopped; what is finished is recorded, and the same command continues: {_recorded(arguments)}"
+        print(f"\n{said}", file=sys.stderr)
         return 130
+
+
+def _typed(arguments: list[str], commands: Mapping[str, argparse.ArgumentParser]) -> list[str]:
+    """The arguments with the command that they leave out.
+
+    Raises:
+        InputError: there is no such command, or the command has no such flag.
+    """
+    if arguments[:1] in (["-h"], ["--help"]):
+        return arguments
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in commands:
+        raise unknown("command", arguments[0], commands)
+    typed = arguments if arguments and arguments[0] in commands else ["run", *arguments]
+    flags = [flag for flag in commands[typed[0]]._option_string_actions if flag.startswith("--")]
+    for word in typed[1:]:
+        name = word.split("=")[0]
+        if name.startswith("--") and not any(flag.startswith(name) for flag in flags):  # argparse takes abbreviations
+            raise unknown(f"flag of {typed[0]}", name, flags)
+    return typed
 
 
 def _with_config(parser: argparse.ArgumentParser, typed: list[str], flags: argparse.Namespace) -> argparse.Namespace:
@@ -83,7 +102,8 @@ def _recorded(arguments: list[str]) -> str:
     return " ".join(w if w.endswith("$BENCH_DATA") else shlex.quote(w) for w in ["bench.py", *shown])
 
 
-def _parser(train: bool) -> tuple[argparse.ArgumentParser, list[str]]:
+def _parser(train: bool) -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+    """The command line, and each command's own part of it by name."""
     parser = argparse.ArgumentParser(
         prog="bench.py",
         description="Registration methods for 3D point clouds, side by side. Without a command: run.",
@@ -110,7 +130,7 @@ def _parser(train: bool) -> tuple[argparse.ArgumentParser, list[str]]:
     training = commands.add_parser("train", help="train a learned method")
     if train:  # its flags are its own, and importing them takes a while
         _train_flags(training)
-    return parser, list(commands.choices)
+    return parser, commands.choices
 
 
 def _problem_flags(command: argparse.ArgumentParser) -> None:
@@ -225,7 +245,7 @@ def _dry_run(made: RunConfig, flags: argparse.Namespace) -> None:
     from datasets.registry import data_root
 
     cells = make_cells(made, str(data_root(flags.data).resolve()), flags.plugins)
-    print("\n".join(dry.plan(made, cells, flags.jobs, dry.last_timings(reporting.RESULTS), flags.plugins)))
+    print("\n".join(dry.plan(made, cells, flags.jobs, dry.known(reporting.RESULTS, made), flags.plugins)))
 
 
 def _problems(flags: argparse.Namespace) -> None:

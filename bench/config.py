@@ -171,6 +171,38 @@ def from_flags(flags: argparse.Namespace) -> RunConfig:
     return dataclasses.replace(made, tuned={m: registry.parameters_of(method) for m, method in built.items()})
 
 
+def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+    """What differs between two configurations as JSON has them, such as `problems: 10 → 20`; of long lists what one lacks.
+
+    A setting that the first, of an earlier version, does not know is left out.
+    """
+    return [line for name in here if name in there for line in _changes(name, there[name], here[name])]
+
+
+def _changes(name: str, there: Any, here: Any) -> list[str]:
+    if there == here:
+        return []
+    if isinstance(there, dict) and isinstance(here, dict):
+        keys = dict.fromkeys([*there, *here])
+        return [line for key in keys for line in _changes(f"{name}.{key}", there.get(key), here.get(key))]
+    if isinstance(there, list) and isinstance(here, list) and max(len(there), len(here)) > SHOWN:
+        gone, new = [v for v in there if v not in here], [v for v in here if v not in there]
+        return [f"{name}: {_told(gone)} → {_told(new)}, the others in both"]
+    return [f"{name}: {_told(there)} → {_told(here)}"]
+
+
+SHOWN = 6
+"""Entries of a list that are told one by one."""
+
+
+def _told(value: Any) -> str:
+    """A value in a message: words of a list, the first ones of a long one, and – where there is none."""
+    if not isinstance(value, list):
+        return "–" if value is None else str(value)
+    more = f" and {len(value) - SHOWN} more" if len(value) > SHOWN else ""
+    return " ".join(map(_told, value[:SHOWN])) + more or "none"
+
+
 def _more(table: Mapping[str, Any], plugins: Path | None) -> More:
     """Further cells from their table, whose names must exist."""
     made = More(*(tuple(table[f.name]) for f in dataclasses.fields(More)))

@@ -20,7 +20,7 @@ def environment() -> dict[str, Any]:
         "commit": _commit(),
         "python": platform.python_version(),
         "os": platform.platform(),
-        "cpu": _cpu(),
+        "cpu": processor(),
         "cores": os.cpu_count(),
         "load_average": list(os.getloadavg()) if hasattr(os, "getloadavg") else [],
         "packages": _packages(),
@@ -34,7 +34,8 @@ def _commit() -> str:
     return "unknown"
 
 
-def _cpu() -> str:
+def processor() -> str:
+    """The processor's name."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

@@ -105,7 +105,7 @@ def write(request: Request, console: Console) -> None:
     csvs = request.folders[0] if request.plain else reports / "csv"
     export.write_csvs(frames, csvs)
     write_report(loaded, frames, redraw, Options(view, request.against, csvs, reports))
-    console.print(terminal_summary(frames["summary"], view))
+    console.print(terminal_summary(frames["summary"], frames["timing"], view))
     for note in loaded.run["notes"] if request.plain else []:
         console.print(note, highlight=False, soft_wrap=True, markup=False)
     for what, where in (("CSVs", csvs), ("plots", reports), ("report", reports / "report.html")):

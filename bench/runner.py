@@ -12,7 +12,7 @@ from rich.console import Console
 
 from bench import solve, stop
 from bench.child import Child, Limits, Setting
-from bench.config import ORACLE, RECALL_THRESHOLD, RunConfig
+from bench.config import ORACLE, RECALL_THRESHOLD, RunConfig, differences
 from bench.environment import environment
 from bench.outcome import Outcome
 from bench.place import Place
@@ -62,13 +62,21 @@ def open_record(config: RunConfig, place: Place) -> Record:
     known = record.get("hash")
     if known not in (None, config.hash):
         raise InputError(
-            f"{place.folder}: holds a run of another configuration; give --fresh to replace it or another --out"
+            f"{place.folder}: holds a run of another configuration{_against(record, config)}; "
+            "give --fresh to replace it, or another --out"
         )
     record.put("hash", config.hash)
     if known:
         done = len(record.done("accuracy")) + len(record.done("timing"))
         place.console.print(f"continuing: {done} outcomes are recorded already", highlight=False)
     return record
+
+
+def _against(record: Record, config: RunConfig) -> str:
+    """By what the configuration differs from the recorded one; nothing if the run was stopped before it was recorded."""
+    there, here = record.get("run"), json.loads(json.dumps(dataclasses.asdict(config)))
+    told = differences(there["config"], here) if there else []
+    return f" (there → here: {'; '.join(told)})" if told else ""
 
 
 def notes_on(config: RunConfig, cells: list[Cell], plugins: Path | None) -> list[str]:

@@ -124,7 +124,8 @@ def run(request: Request, console: Console) -> Path:
     file = registry.tuned_file(request.plugins)
     keep(file, request.method, request.name, made | entry)
     spec = f"{request.method}[{registry.TUNED}={request.name}]"
-    console.print(f"{entry['verdict']}\n{spec} in {file.name}: {entry['values']}", highlight=False, soft_wrap=True)
+    values = entry["values"] or f"no values, the same as {request.method}; kept as the record of what was tried"
+    console.print(f"{entry['verdict']}\n{spec} in {file}: {values}", highlight=False, soft_wrap=True)
     return file
 
 

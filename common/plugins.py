@@ -1,6 +1,7 @@
 """Find plug-ins: the modules of a package, the files of a user's folder, and the entry points of installed packages.
 
-One that does not import stops nothing: it is a fault, told in one line wherever plug-ins are listed or asked for.
+One that does not import, or takes a name that is taken, stops nothing: it is a fault, told in one line wherever plug-ins are
+listed or asked for.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import inspect
 import pkgutil
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -51,6 +52,23 @@ class Found:
 
     sources: list[Source] = field(default_factory=list)
     faults: dict[str, str] = field(default_factory=dict)
+
+    def named(self, offers: Iterable[tuple[str, Source, T]], what: str) -> tuple[dict[str, T], dict[str, str]]:
+        """The first thing that each name offers, and the faults: those of imports, and names that are offered again.
+
+        Args:
+            offers: names with their source and what they stand for, in order.
+            what: such things are, in a word.
+        """
+        first: dict[str, tuple[str, T]] = {}
+        faults = dict(self.faults)
+        for name, source, thing in offers:
+            if name in first:
+                told = f"a {what} named '{name}' exists already ({first[name][0]}); rename this one"
+                faults[name] = f"{source.where}: {told}"
+            else:
+                first[name] = source.where, thing
+        return {name: thing for name, (_, thing) in first.items()}, faults
 
 
 def find(package: str, group: str, folder: Path | None = None) -> Found:

@@ -49,16 +49,21 @@ def read(file: Path, finish: Finish | None = None, reader: Reader | None = None)
         reader: what reads it; chosen by the suffix if not given.
 
     Raises:
-        InputError: an unknown suffix, or the file is missing, broken, or has fewer than three points or non-finite ones.
+        InputError: an unknown suffix, or the file is missing, a folder, empty or broken, or has non-finite or under three points.
     """
+    if file.is_dir():
+        raise InputError(f"{file}: is a folder; give one file in it")
     reader = reader or READERS.get(file.suffix.lower())
     if reader is None:
-        raise InputError(f"{file}: suffix '{file.suffix}' is none of {' '.join(READERS)}; convert the file")
+        mend = "convert the file, or name text in columns x y z .xyz"
+        raise InputError(f"{file}: suffix '{file.suffix}' is none of {' '.join(READERS)}; {mend}")
     if not file.is_file():
         raise InputError(f"{file}: no such file")
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
+            if not file.stat().st_size:
+                raise Complaint("is empty")
             found = _checked(reader(file))
             return finish(found) if finish else found
     except Exception as error:  # what a parser throws at damage is anything
@@ -109,6 +114,8 @@ def _checked(found: Geometry) -> Geometry:
 def _cloud(columns: NDArray[Any]) -> Geometry:
     """The first three columns of a table (N, >= 3)."""
     table = np.asarray(columns)
+    if not table.size:
+        return Geometry(np.empty((0, 3)))
     if table.ndim != 2 or table.shape[1] < 3 or not np.issubdtype(table.dtype, np.number):
         raise Complaint(f"holds {table.dtype} {table.shape}, not numbers (points, 3)")
     return Geometry(np.ascontiguousarray(table[:, :3], dtype=np.float64))
@@ -153,8 +160,12 @@ def _pcd(file: Path) -> Geometry:
 
 def _text(file: Path) -> Geometry:
     """Numbers in columns, separated by spaces, tabs, commas or semicolons; x, y, z first; # starts a comment."""
-    lines = file.read_text(encoding="utf-8").translate(str.maketrans(",;\t", "   ")).splitlines()
-    return _cloud(np.loadtxt(lines, ndmin=2))
+    text = file.read_text(encoding="utf-8-sig")
+    if names := re.match(r'\s*(?!nan|inf)["a-z_][^\n]*', text, re.IGNORECASE):
+        raise Complaint(
+            f"begins with '{names[0].strip()[:60]}', not numbers (a line of column names has to begin with #)"
+        )
+    return _cloud(np.loadtxt(text.translate(str.maketrans(",;\t", "   ")).splitlines(), ndmin=2))
 
 
 def _numpy(file: Path) -> Geometry:

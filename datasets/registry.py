@@ -8,7 +8,7 @@ from pathlib import Path
 
 from common import specs
 from common.errors import InputError, unknown
-from common.plugins import Found, find
+from common.plugins import Source, find
 from datasets.base import DataSet, PairSet
 
 SKIP_BAD = "skip_bad"
@@ -19,32 +19,27 @@ GROUP = "registration_bench.datasets"
 
 
 @lru_cache(maxsize=8)
-def _found(plugins: Path | None) -> Found:
-    return find("datasets", GROUP, plugins)
+def _named(plugins: Path | None) -> tuple[dict[str, type[DataSet] | type[PairSet]], dict[str, str]]:
+    found = find("datasets", GROUP, plugins)
+    offers = [(source.name, source, cls[-1]) for source in found.sources if (cls := _classes(source))]
+    return found.named(offers, "data set")
+
+
+def _classes(source: Source) -> list[type[DataSet] | type[PairSet]]:
+    found: list[type[DataSet] | type[PairSet]] = []
+    found += source.classes(DataSet)  # type: ignore[type-abstract]  # returns concrete ones only
+    found += source.classes(PairSet)  # type: ignore[type-abstract]
+    return found
 
 
 def faults(plugins: Path | None = None) -> dict[str, str]:
-    """Name to reason, of every file or entry point that does not import."""
-    return _found(plugins).faults
+    """Name to reason, of every file or entry point that does not import, and of every name that is given twice."""
+    return _named(plugins)[1]
 
 
-@lru_cache(maxsize=8)
 def available(plugins: Path | None = None) -> dict[str, type[DataSet] | type[PairSet]]:
-    """Name to class of every data set in this folder, in installed packages and in a user's folder.
-
-    Raises:
-        InputError: two have the same name.
-    """
-    found: dict[str, type[DataSet] | type[PairSet]] = {}
-    for source in _found(plugins).sources:
-        classes: list[type[DataSet] | type[PairSet]] = []
-        classes += source.classes(DataSet)  # type: ignore[type-abstract]  # returns concrete ones only
-        classes += source.classes(PairSet)  # type: ignore[type-abstract]
-        if classes and source.name in found:
-            raise InputError(f"{source.where}: a data set named '{source.name}' exists already; rename this one")
-        if classes:
-            found[source.name] = classes[-1]
-    return found
+    """Name to class of every data set in this folder, in installed packages and in a user's folder."""
+    return _named(plugins)[0]
 
 
 def data_root(given: str | Path | None = None) -> Path:
@@ -56,10 +51,10 @@ def open_data(text: str, root: str | Path | None = None, plugins: Path | None = 
     """The data set written as `shapes40` or `fragments[path=3dmatch]`. Files are read when first needed.
 
     Raises:
-        InputError: there is no such data set or parameter.
+        InputError: there is no such data set or parameter, or the name is faulty.
     """
     spec, found = specs.parse(text), available(plugins)
-    if spec.name not in found and spec.name in faults(plugins):
+    if spec.name in faults(plugins):  # even if another has the name: which of the two is meant, nobody knows
         raise InputError(faults(plugins)[spec.name])
     if spec.name not in found:
         raise unknown("data set", spec.name, found)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import csv
+import math
 import sys
 from pathlib import Path
+
+from bench.report import choice
 
 PAGE = Path(__file__).parent / "choosing.md"
 BEGIN, END = "<!-- begin: ", "<!-- end -->"
@@ -13,45 +16,33 @@ Row = dict[str, str]
 
 def tables(rows: list[Row], run: str) -> str:
     """A table for each data set and condition, the best recall first, and above it what it comes to."""
-    cells: dict[tuple[str, str, str], list[Row]] = {}
+    cells: dict[tuple[str, str, str], dict[str, Row]] = {}
     for row in rows:
         if row["kind"] != "control" and row["recall"]:
-            cells.setdefault((row["dataset"], row["condition"], row["points"]), []).append(row)
+            cells.setdefault((row["dataset"], row["condition"], row["points"]), {})[row["method"]] = row
     most = max(int(row["problems"]) for row in rows)
     parts = [f"Run `{run}`, {most} problems a cell; slow methods have fewer.\n"]
     return "\n".join(parts + [_table(place, some) for place, some in cells.items()])
 
 
-def _table(place: tuple[str, str, str], rows: list[Row]) -> str:
-    most = max(int(r["problems"]) for r in rows)
-    ranked = sorted(
-        rows, key=lambda r: (int(r["problems"]) < most, -float(r["recall"]), float(r["time_ms_median"] or "inf"))
-    )
+def _table(place: tuple[str, str, str], rows: dict[str, Row]) -> str:
+    order = choice.ranked([_standing(row) for row in rows.values()])
     name = f"## {place[0]}, {place[1]}, {place[2]} points\n"
     head = ["| method | recall (95 %) | RMSE, median | ms, timed alone | problems |", "|---|---|---|---|---|"]
-    return "\n".join([name, f"{advice(ranked)}\n", *head, *map(_line, ranked), ""])
+    lines = [_line(one, rows[one.method]["rmse_median"]) for one in order]
+    return "\n".join([name, f"{choice.advice(order, '**{}**'.format)}\n", *head, *lines, ""])
 
 
-def advice(ranked: list[Row]) -> str:
-    """The best recall, and the fastest method whose interval reaches the lower end of the best one's."""
-    best = ranked[0]
-    if not any(r["time_ms_median"] for r in ranked):
-        return f"Best recall: **{best['method']}** ({float(best['recall']):.2f}). Nothing was timed alone at this size."
-    asked = [r for r in ranked if r["problems"] == best["problems"] and r["time_ms_median"]]
-    level = [r for r in asked if float(r["recall_high"]) >= float(best["recall_low"])]
-    fast = min(level, key=lambda r: float(r["time_ms_median"]), default=best)
-    first = f"Best recall: **{best['method']}** ({float(best['recall']):.2f})."
-    if fast["method"] == best["method"]:
-        return f"{first} None whose interval overlaps is faster."
-    return f"{first} Fastest whose interval overlaps: **{fast['method']}** ({float(fast['time_ms_median']):.0f} ms)."
+def _standing(row: Row) -> choice.Standing:
+    numbers = (float(row[name] or "nan") for name in ("recall", "recall_low", "recall_high", "time_ms_median"))
+    return choice.Standing(row["method"], int(row["problems"]), *numbers)
 
 
-def _line(row: Row) -> str:
-    low, high = float(row["recall_low"]), float(row["recall_high"])
-    time = f"{float(row['time_ms_median']):.0f}" if row["time_ms_median"] else "–"
-    median = f"{float(row['rmse_median']):.3g}" if row["rmse_median"] else "–"
-    recall = f"{float(row['recall']):.2f} ({low:.2f}–{high:.2f})"
-    return f"| {row['method']} | {recall} | {median} | {time} | {row['problems']} |"
+def _line(one: choice.Standing, rmse: str) -> str:
+    time = "–" if math.isnan(one.ms) else f"{one.ms:.0f}"
+    median = f"{float(rmse):.3g}" if rmse else "–"
+    recall = f"{one.recall:.2f} ({one.low:.2f}–{one.high:.2f})"
+    return f"| {one.method} | {recall} | {median} | {time} | {one.problems} |"
 
 
 def filled(page: str, text: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from common import specs
 from common.errors import InputError, unknown
-from common.plugins import Found, find
+from common.plugins import find
 from methods.base import Cloud, Method, Pose, Unavailable
 
 
@@ -63,46 +63,38 @@ TUNED = "tuned"
 
 
 @lru_cache(maxsize=8)
-def _found(plugins: Path | None) -> Found:
-    return find("methods", GROUP, plugins)
+def _named(plugins: Path | None) -> tuple[dict[str, Offer], dict[str, str]]:
+    found = find("methods", GROUP, plugins)
+    offers = (
+        (name, source, Offer(cls, parameters))
+        for source in found.sources
+        for cls in (() if source.module.__name__ in _NOT_METHODS else source.classes(Method))
+        for name, parameters in (cls.variants or {source.name: {}}).items()
+    )
+    return found.named(offers, "method")
 
 
 def faults(plugins: Path | None = None) -> dict[str, str]:
-    """Name to reason, of every file or entry point that does not import."""
-    return _found(plugins).faults
+    """Name to reason, of every file or entry point that does not import, and of every name that is given twice."""
+    return _named(plugins)[1]
 
 
-@lru_cache(maxsize=8)
 def available(plugins: Path | None = None) -> dict[str, Offer]:
-    """Name to offer, of every method in this folder, in installed packages and in a user's folder.
-
-    Raises:
-        InputError: two have the same name.
-    """
-    offers: dict[str, Offer] = {}
-    places: dict[str, str] = {}
-    for source in _found(plugins).sources:
-        for cls in () if source.module.__name__ in _NOT_METHODS else source.classes(Method):
-            for name, parameters in (cls.variants or {source.name: {}}).items():
-                if name in offers:
-                    raise InputError(
-                        f"{source.where}: a method named '{name}' exists already ({places[name]}); rename this one"
-                    )
-                offers[name], places[name] = Offer(cls, parameters), source.where
-    return offers
+    """Name to offer, of every method in this folder, in installed packages and in a user's folder."""
+    return _named(plugins)[0]
 
 
 def build(text: str, plugins: Path | None = None) -> Method:
     """The method written as `icp`, `icp[trim=.3]` or `fgr+icp`.
 
     Raises:
-        InputError: an unknown name or parameter, or a part after `+` that takes no initial pose.
+        InputError: an unknown or faulty name or parameter, or a part after `+` that takes no initial pose.
     """
     offers = available(plugins)
     parts: list[Method] = []
     for part in specs.split_outside(text, "+"):
         spec = specs.parse(part)
-        if spec.name not in offers and spec.name in faults(plugins):
+        if spec.name in faults(plugins):  # even if another has the name: which of the two is meant, nobody knows
             raise InputError(faults(plugins)[spec.name])
         if spec.name not in offers:
             raise unknown("method", spec.name, offers)

@@ -166,6 +166,11 @@ def test_a_tutorial_works_exactly_as_written(tmp_path, name):
             shell(line, tmp_path)
 
 
+def test_the_readmes_method_conforms(tmp_path, capsys):
+    (tmp_path / "centroid_align.py").write_text(blocks(ROOT / "README.md", "python")[0])
+    assert cli.main(["check", "centroid_align", "--plugins", str(tmp_path)]) == 0, capsys.readouterr().out
+
+
 def shell(line, folder):
     """Give a command as a user in an activated environment does."""
     bin_folder = str(Path(sys.executable).parent)

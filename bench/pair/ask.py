@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.check import default_domain
 from bench.child import Child, Limits, Setting
 from bench.pair.clouds import Scans
 from bench.solve import judged
@@ -19,8 +20,6 @@ from common import specs
 from common.keys import seed_of
 from methods import registry
 
-DOMAIN = "pair"
-"""What a run on one's own files is about: no data set that a learned method could have been trained on."""
 WARM_UP = 256
 """Points of the call that comes first and is not timed."""
 
@@ -83,7 +82,8 @@ def ask_all(
     source, target = scans.given()
     for method in methods:
         kind = registry.kind_of(registry.build(method, plugins))
-        child = Child(Setting(method, DOMAIN, device, threads, plugins=plugins), limits)
+        # No weights are trained on one's own files: those of the main job serve.
+        child = Child(Setting(method, default_domain(), device, threads, plugins=plugins), limits)
         seed = seed_of("pair", method)
         try:
             if child.start()["status"] == "ok":  # what the first call loads is not the method's time

@@ -129,6 +129,8 @@ def guessed_unit(size: float) -> str:
     """What unit a size hints at. A file of points does not tell its unit; this is a guess, and nothing depends on it."""
     if 1.4 <= size <= 2.1:
         return "an object scaled to unit radius, or metres"
+    if 20 < size <= 300:
+        return "perhaps metres if it is a building, millimetres if an object"
     return "perhaps millimetres" if size > 300 else "perhaps metres"
 
 

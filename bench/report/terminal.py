@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
-from bench.report import style
+from bench.report import choice, ranking, style
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Group
     from rich.table import Table
+    from rich.text import Text
 
     from bench.conventions import Convention
 
@@ -18,15 +20,38 @@ NAME = 18
 """Characters of a method's name that fit beside the numbers."""
 
 
-def terminal_summary(summary: pd.DataFrame, view: Convention) -> Group:
-    """What to print of `bench.export.summary`, at most 100 columns wide: a table a data set, condition and size."""
+def terminal_summary(summary: pd.DataFrame, timing: pd.DataFrame, view: Convention) -> Group:
+    """What to print of `bench.export.summary` and `timing`, at most 100 columns wide: a table a place, and what it comes to."""
     from rich.console import Group
+    from rich.text import Text
 
-    places = summary.groupby(["dataset", "condition", "points"], sort=True, observed=True)
-    return Group(*(_table(f"{place[0]} · {place[1]} · {place[2]} points", group, view) for place, group in places))
+    alone = choice.alone(timing, "time_ms_median")
+    parts: list[Table | Text] = []
+    for place, group in summary.groupby(ranking.PLACE, sort=True, observed=True):
+        rows = group.to_dict("records")
+        asked = {str(row["method"]): row for row in rows if row["problems"]}
+        methods = [_standing(row) for row in asked.values() if row["kind"] != "control"]
+        controls = [_standing(row) for row in asked.values() if row["kind"] == "control"]
+        order = [asked[s.method] for s in choice.ranked(methods) + choice.ranked(controls)]
+        parts.append(_table(ranking.place_title(place), order, style.not_asked(rows), view))
+        parts.append(Text(_verdict(methods, alone, int(rows[0]["points"])) + "\n"))
+    return Group(*parts)
 
 
-def _table(title: str, group: pd.DataFrame, view: Convention) -> Table:
+def _standing(row: dict[Hashable, Any]) -> choice.Standing:
+    names = ("recall", "recall_low", "recall_high", "time_ms_median")
+    return choice.Standing(str(row["method"]), int(row["problems"]), *(float(row[name]) for name in names))
+
+
+def _verdict(methods: list[choice.Standing], alone: dict[tuple[str, int], float], points: int) -> str:
+    """The advice by the times of methods timed alone, if there are any at this size; else by those in the table."""
+    timed = [s._replace(ms=alone.get((s.method, points), math.nan)) for s in methods]
+    if all(math.isnan(s.ms) for s in timed):
+        return choice.advice(choice.ranked(methods))
+    return choice.advice(choice.ranked(timed), how=", timed alone")
+
+
+def _table(title: str, rows: list[dict[Hashable, Any]], caption: str, view: Convention) -> Table:
     """One place's methods; names are plain text, whatever markup they look like."""
     from rich import box
     from rich.table import Table
@@ -34,15 +59,12 @@ def _table(title: str, group: pd.DataFrame, view: Convention) -> Table:
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), width=100)
     table.title, table.title_justify = Text(title, style="bold"), "left"
+    table.caption, table.caption_justify = Text(caption, style="dim"), "left"
     table.add_column("method", overflow="ellipsis", no_wrap=True, ratio=1, min_width=NAME)
     error = {"rmse": "RMSE", "rte": "RTE"}.get(view.metric, "error")
     for head in ("answered", "recall [95 %]", f"{error} ans.", f"{error} med.", "RRE °", "RTE", "ms", "p95 ms"):
         table.add_column(head, justify="right", no_wrap=True)
-    rows = sorted(group.to_dict("records"), key=lambda r: style.order(str(r["method"]), str(r["kind"])))
-    table.caption, table.caption_justify = Text(style.not_asked(rows), style="dim"), "left"
     for row in rows:
-        if not row["problems"]:
-            continue
         dim = "dim" if row["kind"] == "control" else ""
         table.add_row(*(Text(cell, style=dim) for cell in _cells(row, view)))
     return table

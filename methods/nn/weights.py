@@ -43,12 +43,14 @@ def save(file: Path, tensors: dict[str, Tensor], card: Card) -> None:
     Matrices are rounded to float16, eleven bits, which halves the file; training in bfloat16 knew only eight. What stands
     beside them (biases, batch norms) stays as it is.
     """
-    from safetensors.torch import save_file
+    from safetensors.torch import save as serialized
 
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_suffix(".partial")
     stored = {k: (v.half() if v.ndim > 1 else v).contiguous() for k, v in tensors.items()}
-    save_file(stored, partial, metadata={"card": json.dumps(asdict(card))})
+    partial.write_bytes(
+        serialized(stored, {"card": json.dumps(asdict(card))})
+    )  # save_file's is the owner's alone to read
     partial.replace(file)
 
 

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from bench import cli, config_file, doctor, listing
+from bench import cli, config_file, doctor, dry, listing
+from bench import config as config_module
 from bench.environment import ROOT
 from tests.bench.test_run import PLUGINS, QUICK
 
@@ -63,13 +64,56 @@ def test_a_dry_run_plans_and_writes_nothing(here, capsys):
     assert cli.main(asked) == 0
     out = capsys.readouterr().out
     assert "problems  9 in 3 cells" in out and "time not known" in out and not (here / "results").exists()
-    assert "not known: there is no earlier run" in out
-    (here / "results" / "old").mkdir(parents=True)
-    text = "method,points,time_ms_median\ngood,30,1000\ngood,600,9\n"
-    (here / "results" / "old" / "timing.csv").write_text(text)
-    assert cli.main(asked) == 0
-    out = capsys.readouterr().out
-    assert "9 calls  about 18 s" in out and "about 18 s with 1 jobs, by results/old/timing.csv" in out
+    assert "not known: no run in results/" in out
+
+
+def earlier_run(folder, rows, timed="", **config):
+    """What a dry run reads of an earlier run: rows of its summary and of its times alone."""
+    folder.mkdir(parents=True)
+    (folder / "summary.csv").write_text(f"method,dataset,condition,points,time_ms_mean\n{rows}")
+    (folder / "timing.csv").write_text(f"method,points,angle_low,angle_high,time_ms_mean\n{timed}")
+    said = {"config": {"device": "cpu", "threads": 1} | config, "environment": {"cpu": dry.processor()}}
+    (folder / "run.json").write_text(json.dumps(said))
+
+
+@pytest.fixture
+def told(capsys):
+    """What a dry run of the method `good`, 9 calls of 60 points in three conditions, says of its time."""
+
+    def call(*more):
+        assert cli.main([*QUICK, "--methods", "good", "--problems", "3", "--dry-run", *more]) == 0
+        return capsys.readouterr().out
+
+    return call
+
+
+def test_the_time_is_that_of_the_same_condition_and_the_nearest_size(here, told):
+    rows = "good,blobs,{},60,1000\ngood,blobs,{},600,9\n"
+    earlier_run(here / "results" / "old", "".join(rows.format(c, c) for c in ("clean", "noisy", "resampled")))
+    out = told()
+    assert "9 calls  about 9 s" in out and "about 9 s with 1 jobs, by results/old; starting" in out
+    earlier_run(here / "results" / "new", "good,blobs,noisy,120,40000\n")
+    assert "9 calls  about 9 s" in told()  # 60 points are nearer
+    earlier_run(here / "results" / "newer", "good,blobs,noisy,60,2000\n")
+    assert "9 calls  about 12 s" in told() and "by results/old, results/newer; starting" in told()
+
+
+def test_a_time_of_other_conditions_is_called_a_guess_and_no_call_takes_longer_than_it_may(here, told):
+    earlier_run(here / "results" / "old", "good,other,real,6,1000000\nbad_exit,blobs,noisy,60,5\n")
+    assert "about 45 s with 1 jobs, by results/old (in part of other data sets or conditions: a guess)" in told(
+        "--timeout", "5"
+    )
+    earlier_run(here / "results" / "else", "good,other,real,60,1\n", device="cuda")
+    assert "results/else" not in told("--timeout", "5")
+    (here / "results" / "old" / "run.json").write_text("{}")
+    assert "not known" in told()
+
+
+def test_times_alone_are_added_within_their_budget(here, told):
+    rows = "".join(f"good,blobs,{c},60,0\n" for c in ("clean", "noisy", "resampled"))
+    earlier_run(here / "results" / "old", rows, "good,60,0,180,1000\ngood,60,0,30,9000\n")
+    assert "about 4 s with 1 jobs" in told("--timing-rounds", "3")
+    assert "about 5 s with 1 jobs" in told("--timing-rounds", "3000")  # the budget of the preset
 
 
 def flags_of(*arguments):
@@ -166,3 +210,45 @@ def test_a_module_of_ours_that_is_missing_is_a_fault(monkeypatch):
     monkeypatch.setitem(sys.modules, "bench.listing", None)
     with pytest.raises(ModuleNotFoundError):
         cli.main(["list"])
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("repot results/x", "unknown command 'repot'; did you mean report"),
+        ("--metods icp", "unknown flag of run '--metods'; did you mean --methods"),
+        ("run --datset=shapes40", "unknown flag of run '--datset'; did you mean --dataset"),
+        ("compare a b --dataset x", "unknown flag of compare '--dataset'"),
+        ("tune --condtion noisy", "unknown flag of tune '--condtion'; did you mean --condition"),
+        ("train --metod x", "unknown flag of train '--metod'"),
+    ],
+)
+def test_a_misspelt_command_or_flag_gets_the_nearest_name(capsys, typed, says):
+    assert cli.main(typed.split()) == 2
+    error = capsys.readouterr().err
+    assert says in error and error.count("\n") == 1
+
+
+def test_an_abbreviated_flag_is_taken(capsys):
+    config, _ = flags_of("--method", "good", "--dataset", "blobs")
+    assert config.methods == ("good",) and config.datasets == ("blobs",)
+
+
+def test_what_differs_between_configurations_is_told_in_short():
+    many = list("abcdefgh")
+    there = {"problems": 3, "methods": many, "points": [64], "limits": {"icp": 0.5}, "angles": [0, 180], "threshold": 1}
+    here = {
+        "problems": 4,
+        "methods": [*many[1:], "z"],
+        "points": [],
+        "limits": {"fgr": 1},
+        "angles": [0, 180],
+        "batch": 2,
+    }
+    assert config_module.differences(there, here) == [
+        "problems: 3 → 4",
+        "methods: a → z, the others in both",
+        "points: 64 → none",
+        "limits.icp: 0.5 → –",
+        "limits.fgr: – → 1",
+    ]

@@ -1,18 +1,22 @@
 """Two files of one's own: found, registered, compared, written."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
 from bench import cli
+from bench.child import Limits
 from bench.pair import clouds, judge
+from bench.pair.ask import ask_all
 from bench.pair.files import write_ply
 from bench.pair.result import read_truth
 from common.errors import InputError
 from common.keys import rng
 from datasets import formats
+from datasets import registry as data_sets
 from tests.bench.test_run import PLUGINS
 
 T = np.eye(4)
@@ -81,6 +85,7 @@ def test_no_method_with_a_pose_is_told_and_not_a_crash(files, capsys):
     [
         (["a.xyz", "c.ply"], "c.ply: no such file"),
         (["a.abc", "b.ply"], "suffix '.abc' is none of"),
+        ([".", "b.ply"], ".: is a folder; give one file in it"),
         (["a.xyz", "b.ply", "--methods", "icpp"], "did you mean icp"),
         (["a.xyz", "b.ply", "--scale", "-1"], "--scale: must be above 0"),
         (["a.xyz", "b.ply", "--points", "1"], "--points: must be at least 10"),
@@ -93,6 +98,21 @@ def test_bad_input_is_one_line(files, capsys, arguments, says):
     call(*arguments, expect=2)
     error = capsys.readouterr().err
     assert says in error and error.count("\n") == 1
+
+
+def test_a_learned_method_without_weights_tells_a_command_that_works(files):
+    scans = clouds.open_scans((files / "a.xyz", files / "b.ply"), 400, None)
+    (answer,) = ask_all(scans, ["dcp"], Limits(20, 8), "cpu", 1, None)
+    assert answer.status == "skipped"
+    command = re.search(r"bench\.py train (.*)", answer.message)[1]
+    dataset = cli._parser(train=True)[0].parse_args(["train", *command.split()]).dataset
+    assert data_sets.load(dataset).name == dataset
+
+
+def test_a_size_of_which_two_units_are_likely_is_told_as_such():
+    said = [clouds.guessed_unit(size) for size in (0.3, 1.8, 150, 1300)]
+    assert said[2] == "perhaps metres if it is a building, millimetres if an object"
+    assert said[0] == "perhaps metres" and said[3] == "perhaps millimetres"
 
 
 def test_thinning_spreads_evenly_and_moves_nothing():

@@ -138,7 +138,7 @@ def test_the_same_command_continues_and_another_configuration_is_refused(bench, 
         now = dict(db.execute("SELECT problem, time_ms FROM outcomes WHERE method = 'good'"))
     assert {k: now[k] for k in kept} == kept
     bench(*asked, "--seed", 1, expect=2)
-    assert "another configuration" in capsys.readouterr().err
+    assert "another configuration (there → here: seed: 0 → 1); give --fresh" in capsys.readouterr().err
     bench(*asked, "--seed", 1, "--fresh")
     assert not read(folder, "trials")["rmse"].equals(whole["rmse"])
 

@@ -161,7 +161,9 @@ def test_the_same_seed_finds_the_same_and_others_are_kept(search, place):
 
 
 def test_the_default_stays_where_nothing_beats_it_and_says_so(search, place):
-    assert "the default stays: nothing drawn is better" in search("right").out
+    said = search("right").out
+    assert "the default stays: nothing drawn is better" in said
+    assert f"right[tuned=guarded_clean] in {place}/tuned.toml: no values, the same as right" in said
     assert kept(place)["right"]["guarded_clean"]["values"] == {}
     built = registry.build("right[tuned=guarded_clean]", place)
     assert built.turn == 0.5

@@ -48,19 +48,20 @@ def test_a_module_that_does_not_import_is_one_line_and_spares_the_others(folder,
     assert says in out and "  mine " in out
 
 
-def test_a_name_that_is_taken_is_refused_and_both_places_are_told(tmp_path):
-    (tmp_path / "icp.py").write_text(GOOD)
-    with pytest.raises(
-        InputError, match=r"icp\.py: a method named 'icp' exists already \(.*icp\.py\); rename this one"
-    ):
-        registry.available(tmp_path)
-    (tmp_path / "icp.py").unlink()
-    (tmp_path / "folder.py").write_text(
-        folder_set := "from datasets.folder import Folder\nclass F(Folder):\n    '''F.'''\n"
-    )
-    assert folder_set
-    with pytest.raises(InputError, match=r"folder\.py: a data set named 'folder' exists already"):
-        data_sets.available(tmp_path)
+DATA_SET = "from datasets.folder import Folder\nclass F(Folder):\n    '''F.'''\n"
+
+
+def test_a_name_that_is_taken_is_one_line_and_spares_the_others(folder, capsys):
+    (folder / "icp.py").write_text(GOOD)
+    (folder / "folder.py").write_text(DATA_SET)
+    assert cli.main(["list", "--plugins", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert f"{folder}/icp.py: a method named 'icp' exists already (" in out and "  mine " in out
+    assert f"{folder}/folder.py: a data set named 'folder' exists already (" in out
+    assert registry.build("mine", folder) and data_sets.open_data("shapes40", None, folder)
+    for build, name in ((registry.build, "icp"), (lambda n, f: data_sets.open_data(n, None, f), "folder")):
+        with pytest.raises(InputError, match=rf"{name}\.py: a .* exists already \(.*{name}\.py\); rename this one"):
+            build(name, folder)
 
 
 def test_a_missing_docstring_is_told_in_the_list(tmp_path, capsys):

@@ -80,12 +80,17 @@ def test_an_obj_of_several_objects_and_unknown_materials_is_one_mesh(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("a.xyz", "", "mend or remove it"),
+        ("a.xyz", "", "is empty; mend or remove it"),
+        ("a.pcd", "", "is empty; mend or remove it"),
+        ("a.xyz", "# x y z\n", "has 0 points, 3 are the least"),
+        ("a.txt", "x,y,z\n1,2,3\n", "begins with 'x,y,z', not numbers (a line of column names has to begin with #)"),
+        ("a.txt", '\ufeff"x";"y";"z"\n1;2;3\n', 'begins with \'"x";"y";"z"\', not numbers'),
+        ("a.csv", "1,2,3\n", "convert the file, or name text in columns x y z .xyz"),
         ("a.xyz", "1 2 3\n4 5 6\n", "has 2 points, 3 are the least"),
         ("a.xyz", "1 2\n3 4\n5 6\n", "not numbers (points, 3)"),
         ("a.xyz", "1 2 3\n4 nan 6\n7 8 9\n", "not finite"),
         ("a.txt", "1 2 3\n4 1e30 6\n7 8 9\n", "beyond 1e+12"),
-        ("a.txt", "one two three\n", "does not read"),
+        ("a.txt", "1 two three\n", "does not read"),
         ("a.off", "PLY\n1 2 3\n", "header is 'PLY', not 'OFF'"),
         ("a.blend", "x", "suffix '.blend' is none of .ply"),
         ("a.las", "LASF", "does not read"),
@@ -96,6 +101,11 @@ def test_what_is_wrong_is_one_line_with_the_file(tmp_path, name, content, says):
     with pytest.raises(InputError) as error:
         formats.read(tmp_path / name)
     assert name in str(error.value) and says in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_folder_is_told_from_a_file_without_a_suffix(tmp_path):
+    with pytest.raises(InputError, match="is a folder; give one file in it"):
+        formats.read(tmp_path)
 
 
 def test_pickles_are_not_opened(tmp_path):

@@ -513,6 +513,12 @@ def test_a_file_without_a_card(tmp_path: Path) -> None:
         DeepGMR.load(tmp_path / "w.safetensors")
 
 
+def test_weights_can_be_read_by_whom_the_umask_lets(tmp_path: Path) -> None:
+    file = write(tmp_path / "w.safetensors")
+    (tmp_path / "usual").touch()
+    assert file.stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
 def test_weights_by_domain(tmp_path: Path) -> None:
     own, embedded = write(tmp_path / "a.safetensors"), write(tmp_path / "b.safetensors", dataset="shapes40")
     assert choose("deepgmr", "modelnet40", "noisy", tmp_path) == own
