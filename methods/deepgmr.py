@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from common.errors import unknown
 from methods.base import Cloud, Gaussians, NoSolution, Pose
 from methods.nn.learned import Learned, restored
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from methods.nn.gmm import Mixture
     from methods.nn.gmr import GmrNet
 
+PRECISIONS = ("int8", "bfloat16", "float32")
 _UNTRAINED_SEED = 0
 _FEW = 4
 """Threads: where there are more, the pieces of one large cloud keep them busy better than two clouds do."""
@@ -29,7 +31,8 @@ class DeepGMR(Learned):
     Parameters:
         untrained: a control: the network as initialised, its batch norms using each cloud's own statistics as at the
             first step of training. What the mathematics gives without learning.
-        bfloat16: whether the wide layers compute in bfloat16, where the device is faster with it.
+        precision: the narrowest numbers that the network's wide layers compute on, where the device is faster with them:
+            "int8", "bfloat16" or "float32".
     """
 
     variants = {"deepgmr": {}}
@@ -38,7 +41,11 @@ class DeepGMR(Learned):
     batched = True
 
     untrained: bool = False
-    bfloat16: bool = True
+    precision: str = "int8"
+
+    def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise unknown("precision of deepgmr", self.precision, PRECISIONS)
 
     @classmethod
     def parts(cls) -> tuple[type[Any], type[Any], Mapping[str, tuple[str, ...]]]:
@@ -65,10 +72,11 @@ class DeepGMR(Learned):
     def setup(self, device: str, seed: int, domain: str) -> None:
         """See `Learned.setup`; notes the precision of the network's wide layers, and what computes the features."""
         super().setup(device, seed, domain)
-        narrow = self.bfloat16 and not self.untrained and has_bfloat16(device)
-        if narrow:
-            self.state["net"].backbone.narrow()
-        self.note(precision="bfloat16" if narrow else "float32")
+        precision = "float32" if self.untrained else usable_precision(self.precision, device)
+        if precision != "float32":
+            backbone = self.state["net"].backbone
+            backbone.quantise() if precision == "int8" else backbone.narrow()
+        self.note(precision=precision)
         config = self.state["net"].config
         if config.features == "rri":
             from methods.nn.rri import implementation
@@ -183,14 +191,21 @@ def _answer(T: Pose, scale: float, centres: list[Pose]) -> Pose | NoSolution:
         return reason
 
 
-def has_bfloat16(device: str) -> bool:
-    """Whether a device multiplies matrices faster in bfloat16 than in float32; a CPU does with AMX or AVX-512's bfloat16."""
+def usable_precision(narrowest: str, device: str) -> str:
+    """The narrowest of `PRECISIONS` in which a device multiplies matrices faster, but none narrower than asked."""
     import torch
 
-    if device != "cpu":
-        return torch.cuda.is_bf16_supported(False)
-    can = torch.cpu.get_capabilities()
-    return bool(can.get("amx_bf16") or can.get("avx512_bf16"))
+    from methods.nn.pointnet import can_quantise
+
+    can = torch.cpu.get_capabilities() if device == "cpu" else {}
+    faster = {
+        "int8": device == "cpu" and can_quantise(),
+        "bfloat16": bool(can.get("amx_bf16") or can.get("avx512_bf16"))
+        if device == "cpu"
+        else torch.cuda.is_bf16_supported(False),
+        "float32": True,
+    }
+    return next(name for name in PRECISIONS[PRECISIONS.index(narrowest) :] if faster[name])
 
 
 def untrained() -> GmrNet:

@@ -18,7 +18,10 @@ _ROWS = 1024
 _HELD = 1 << 14
 """Points of small clouds whose widest layer is held at once."""
 _EXACT = 2
-"""Layers that stay float32 where the others are bfloat16."""
+"""Layers that stay float32 where the others are narrower."""
+_SPREADS = 8.0
+"""Standard deviations from the mean, as batch norm knows them, that 8 bits reach; at 5 large values of some weights are cut off."""
+_LEVELS = 255
 
 
 class PointLayer(nn.Module):
@@ -47,21 +50,31 @@ class PointLayer(nn.Module):
         assert isinstance(norm, nn.BatchNorm1d) and norm.running_mean is not None and norm.running_var is not None
         scale = norm.weight / torch.sqrt(norm.running_var + norm.eps)
         context = None if self.context is None else self.context.weight * scale[:, None]
-        return FoldedLayer(self.linear.weight * scale[:, None], norm.bias - scale * norm.running_mean, context)
+        reach = norm.bias + _SPREADS * norm.weight.abs()
+        return FoldedLayer(self.linear.weight * scale[:, None], norm.bias - scale * norm.running_mean, context, reach)
 
 
 class FoldedLayer(nn.Module):
-    """Linear and ReLU on every point, in the precision of the weights: a `PointLayer` for inference."""
+    """Linear and ReLU on every point, in the precision of the weights: a `PointLayer` for inference.
 
-    def __init__(self, weight: Tensor, bias: Tensor, context: Tensor | None) -> None:
+    `reach` (outputs,) is what each output hardly exceeds.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor, context: Tensor | None, reach: Tensor) -> None:
         super().__init__()
-        for name, value in (("weight", weight), ("bias", bias), ("context", context)):
+        for name, value in (("weight", weight), ("bias", bias), ("context", context), ("reach", reach)):
             self.register_buffer(name, None if value is None else value.detach().clone())
         self.packed: Tensor | None = None
 
     weight: Tensor
     bias: Tensor
     context: Tensor | None
+    reach: Tensor
+
+    @property
+    def unit(self) -> Tensor:
+        """What one level of 8 bits stands for, of each output (outputs,)."""
+        return self.reach.clamp_min(1e-3 * self.reach.max()) / _LEVELS
 
     def forward(self, points: Tensor, cloud: Tensor | None = None) -> Tensor:
         """(B, N, inputs) and (B, context) to (B, N, outputs)."""
@@ -91,6 +104,46 @@ class FoldedLayer(nn.Module):
         self.to(torch.bfloat16)
         if self.weight.device.type == "cpu" and _can_pack():
             self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight, _ROWS)
+
+
+class QuantisedLayer(FoldedLayer):
+    """The same on 8 bits: levels (B, N, inputs) uint8 to levels (B, N, outputs), or to numbers after the last such layer.
+
+    As ReLU commutes with scaling, the units of inputs and outputs, one a channel, go into the weights; those have one scale an
+    output. Sums are exact integers.
+    """
+
+    def __init__(self, layer: FoldedLayer, entering: Tensor, last: bool) -> None:
+        """Of a layer whose inputs have the units `entering` (inputs,)."""
+        leaving = torch.ones_like(layer.bias) if last else layer.unit
+        context = None if layer.context is None else layer.context * entering / leaving[:, None]
+        super().__init__(layer.weight * entering / leaving[:, None], layer.bias / leaving, context, layer.reach)
+        self.entering, self.kind = entering, torch.float32 if last else torch.uint8
+        scale = self.weight.abs().amax(dim=1).clamp_min(torch.finfo(torch.float32).tiny) / 127
+        whole = (self.weight / scale[:, None]).round().to(torch.int8)
+        self.packed = torch.ops.onednn.qlinear_prepack(whole, [_ROWS, whole.shape[1]])
+        self.scales, self.zeros = scale, torch.zeros(len(scale), dtype=torch.int32)
+
+    def biases(self, cloud: Tensor) -> Tensor:
+        """See `FoldedLayer.biases`."""
+        return super().biases(cloud.float())
+
+    def biased(self, points: Tensor, bias: Tensor) -> Tensor:
+        """See `FoldedLayer.biased`; of numbers (B, N, inputs), too."""
+        if points.dtype != torch.uint8:
+            points = (points / self.entering).add_(0.5).clamp_(0, _LEVELS).to(torch.uint8)
+        weights = self.packed, self.scales, self.zeros
+        result: Tensor = torch.ops.onednn.qlinear_pointwise(
+            points, 1.0, 0, *weights, bias, 1.0, 0, self.kind, "relu", [], ""
+        )
+        return result
+
+
+def can_quantise() -> bool:
+    """Whether the processor multiplies 8 bits without overflow, and torch offers what it keeps to its own compiler."""
+    can = torch.cpu.get_capabilities()
+    offered = hasattr(torch.ops.onednn, "qlinear_prepack") and hasattr(torch.ops.onednn, "qlinear_pointwise")
+    return offered and any(can.get(name) for name in ("avx512_vnni", "avx_vnni", "amx_int8"))
 
 
 def _can_pack() -> bool:
@@ -217,6 +270,22 @@ class PointNet(nn.Module):
 
     def narrow(self) -> None:
         """Let the layers after the first two compute in bfloat16, in place; the scores stay float32. After `fold`."""
-        for layer in (*list(self.local)[_EXACT:], self.join, *self.head):
-            assert isinstance(layer, FoldedLayer)
+        for layer in self._folded_layers()[_EXACT:]:
             layer.narrow()
+
+    def quantise(self) -> None:
+        """Let the layers after the first two compute on 8 bits, in place, on the CPU; the scores stay float32. After `fold`."""
+        layers = self._folded_layers()
+        made = [
+            QuantisedLayer(layer, before.unit, last=layer is layers[-1])
+            for before, layer in pairwise(layers[_EXACT - 1 :])
+        ]
+        whole, local = [*layers[:_EXACT], *made], len(self.local)
+        self.local, self.join, self.head = (
+            nn.Sequential(*whole[:local]),
+            whole[local],
+            nn.Sequential(*whole[local + 1 :]),
+        )
+
+    def _folded_layers(self) -> list[FoldedLayer]:
+        return [layer for layer in (*self.local, self.join, *self.head) if isinstance(layer, FoldedLayer)]

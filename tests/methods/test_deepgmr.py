@@ -14,12 +14,12 @@ from scipy.spatial.transform import Rotation
 
 from common.errors import InputError
 from methods.base import NoSolution, Unavailable
-from methods.deepgmr import DeepGMR, has_bfloat16
+from methods.deepgmr import PRECISIONS, DeepGMR, usable_precision
 from methods.nn import pointnet as pointnet_module
 from methods.nn import rri as rri_module
 from methods.nn.gmm import Mixture, align, kabsch, mixture, pose_loss, rotation_of
 from methods.nn.gmr import GmrConfig, GmrNet
-from methods.nn.pointnet import FoldedLayer, PointNet, max_pool
+from methods.nn.pointnet import FoldedLayer, PointNet, QuantisedLayer, max_pool
 from methods.nn.rri import rri
 from methods.nn.weights import Card, choose, read_card, read_tensors, save
 from tests.methods.made import moved, pose
@@ -288,6 +288,25 @@ def test_folded_network_in_pieces_and_threads(monkeypatch: pytest.MonkeyPatch) -
     assert net(x).dtype == torch.float32
 
 
+@pytest.mark.skipif(
+    not pointnet_module.can_quantise(), reason="this processor has no instruction for products of 8 bits"
+)
+def test_a_quantised_network_is_as_near_as_its_levels(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = PointNet(9, (32, 32, 64, 96), (64, 48, 32), 5).eval()
+    trained_a_little(net.train(), 9)
+    x = torch.rand(5, 70, 9)
+    with torch.no_grad():
+        whole = net.eval()(x)
+        net.fold()
+        net.quantise()
+        torch.testing.assert_close(net(x), whole, atol=0.03 * float(whole.std()), rtol=0.03)
+        at_once = net(x)
+        monkeypatch.setattr(pointnet_module, "_ROWS", 16)
+        torch.testing.assert_close(net(x), at_once, atol=1e-5, rtol=1e-5)  # sums of integers have no order
+    layers = [m for m in net.modules() if isinstance(m, QuantisedLayer)]
+    assert len(layers) == 5 and [layer.kind for layer in layers] == [torch.uint8] * 4 + [torch.float32]
+
+
 def test_split_join_is_a_layer_on_the_concatenation() -> None:
     join = PointNet(4, (8,), (6,), 2).join
     x, cloud = torch.rand(2, 5, 8), torch.rand(2, 8)
@@ -353,9 +372,9 @@ def test_no_solution(control: DeepGMR, cloud: np.ndarray, why: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def trained() -> dict[bool, DeepGMR]:
-    """Ready with trained weights: with and without bfloat16, where it is faster here."""
-    made = {narrow: DeepGMR(bfloat16=narrow) for narrow in (True, False)}
+def trained() -> dict[str, DeepGMR]:
+    """Ready with trained weights, by the narrowest precision allowed; some may compute in a wider one here."""
+    made = {precision: DeepGMR(precision=precision) for precision in PRECISIONS}
     for method in made.values():
         method.begin(0)
         method.setup("cpu", 0, "shapes40")
@@ -376,30 +395,30 @@ def in_float64(source: np.ndarray, target: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("n", [128, 1000, 8192])
-@pytest.mark.parametrize("narrow", [True, False])
-def test_fast_is_float64_on_clean_clouds(trained: dict[bool, DeepGMR], n: int, narrow: bool) -> None:
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_fast_is_float64_on_clean_clouds(trained: dict[str, DeepGMR], n: int, precision: str) -> None:
     source, T = blob(n, 3), pose(3)
-    found = trained[narrow].register(source, np.random.default_rng(0).permutation(moved(T, source)))
+    found = trained[precision].register(source, np.random.default_rng(0).permutation(moved(T, source)))
     np.testing.assert_allclose(found, T, atol=1e-3)
 
 
-@pytest.mark.parametrize("narrow", [True, False])
-def test_fast_is_float64_on_noisy_clouds(trained: dict[bool, DeepGMR], narrow: bool) -> None:
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_fast_is_float64_on_noisy_clouds(trained: dict[str, DeepGMR], precision: str) -> None:
     draw = np.random.default_rng(1)
     for seed in range(3):
         source = blob(500, seed)
         target = (moved(pose(seed), source) + draw.normal(scale=0.01, size=(500, 3))).astype(np.float32)[:450]
-        expected = in_float64(source, target)
-        np.testing.assert_allclose(trained[narrow].register(source, target), expected, atol=5e-3 if narrow else 1e-4)
+        expected, apart = in_float64(source, target), {"float32": 1e-4, "bfloat16": 5e-3, "int8": 2e-2}[precision]
+        np.testing.assert_allclose(trained[precision].register(source, target), expected, atol=apart)
 
 
-def test_a_batch_is_its_pairs(trained: dict[bool, DeepGMR]) -> None:
+def test_a_batch_is_its_pairs(trained: dict[str, DeepGMR]) -> None:
     sources = [blob(300, seed) for seed in range(6)]
     for m in (300, 260):
         targets = [moved(pose(seed), x)[:m] for seed, x in enumerate(sources)]
         targets[2] = np.full((m, 3), np.nan, dtype=np.float32)
         targets[4] = (1e3 * targets[4]).astype(np.float32)
-        method = trained[True]
+        method = trained["int8"]
         answers = method.register_batch(sources, targets)
         assert isinstance(answers[2], NoSolution) and "not finite" in str(answers[2])
         for i in (0, 1, 3, 4, 5):
@@ -412,19 +431,22 @@ def test_a_batch_is_its_pairs(trained: dict[bool, DeepGMR]) -> None:
 
 
 @pytest.mark.parametrize("m", [300, 260, 100])
-def test_threads_do_not_change_a_pair(trained: dict[bool, DeepGMR], m: int) -> None:
+def test_threads_do_not_change_a_pair(trained: dict[str, DeepGMR], m: int) -> None:
     source = blob(300, 7)
     target = moved(pose(7), source)[:m]
-    alone = trained[True].register(source, target)
+    alone = trained["int8"].register(source, target)
     for threads in (2, 3, 5):
         torch.set_num_threads(threads)
-        np.testing.assert_allclose(trained[True].register(source, target), alone, atol=1e-6)
+        np.testing.assert_allclose(trained["int8"].register(source, target), alone, atol=1e-6)
         assert torch.get_num_threads() == threads
 
 
-def test_the_precision_is_noted(trained: dict[bool, DeepGMR]) -> None:
-    assert trained[False].scratch.notes["precision"] == "float32"
-    assert trained[True].scratch.notes["precision"] == ("bfloat16" if has_bfloat16("cpu") else "float32")
+def test_the_precision_is_noted(trained: dict[str, DeepGMR]) -> None:
+    for precision, method in trained.items():
+        assert method.scratch.notes["precision"] == usable_precision(precision, "cpu")
+    assert usable_precision("float32", "cpu") == "float32" and usable_precision("bfloat16", "cpu") != "int8"
+    with pytest.raises(InputError, match="int9"):
+        DeepGMR(precision="int9")
 
 
 def test_collinear_and_duplicate_clouds_do_not_crash(control: DeepGMR) -> None:

@@ -35,7 +35,7 @@ def method(tmp_path: Path) -> DeepGMRResampled:
     net = training.build("deepgmr_resampled")
     file = tmp_path / "w.safetensors"
     save(file, net.state_dict(), Card("deepgmr_resampled", asdict(net.config), {}))
-    made = DeepGMRResampled(weights=str(file), bfloat16=False)
+    made = DeepGMRResampled(weights=str(file), precision="float32")
     made.setup("cpu", 0, "shapes40")
     return made
 
