@@ -2,8 +2,8 @@
 
     python -m benchmarks.memory [METHOD …]
 
-Each method runs in a process of its own on noisy pairs of 4 096 to 65 536 points, 25 minutes a call at most (matches of descriptors take their time). An exponent of 1 is
-linear growth; below 1 it has a part that does not grow, above it will not fit for long.
+Each method runs in a process of its own on noisy pairs of 4 096 to 65 536 points, 25 minutes a call at most: matching descriptors
+takes its time. An exponent of 1 is linear growth; below 1 it has a part that does not grow, above it will not fit for long.
 """
 
 from __future__ import annotations

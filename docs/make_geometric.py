@@ -1,6 +1,7 @@
-"""Write the tables of `docs/geometric.md`: `python -m docs.make_geometric results/UNTUNED results/TUNED …`.
+"""Write the tables of `docs/geometric.md`: `python -m docs.make_geometric results/NAME …`.
 
-The first run has the methods as they come, the others the same ones by `METHOD[tuned=NAME]`.
+Methods as they come and those by `METHOD[tuned=NAME]` may be of any of the runs. Of two rows of one method, the one with more
+problems counts.
 """
 
 from __future__ import annotations
@@ -14,19 +15,21 @@ from docs.make_choosing import Row, filled, read
 PAGE = Path(__file__).parent / "geometric.md"
 
 
-def tables(plain: list[Row], tuned: list[Row], paper: list[Row]) -> str:
+def tables(rows: list[Row], paper: list[Row]) -> str:
     """A table for each condition: recall untuned, tuned and printed in the paper, mean error, and the paper's."""
     printed = {
         (r["condition"], r["method"], r["metric"]): r["value"]
         for r in paper
         if r["table"] == "accuracy" and r["dataset"] == "modelnet40"
     }
-    better = {(r["condition"], untuned_name(r["method"])): r for r in tuned}
+    asked = sorted((r for r in rows if r["kind"] != "control" and r["recall"]), key=lambda r: int(r["problems"]))
+    known = {(r["condition"], r["method"]): r for r in asked}
+    better = {(r["condition"], untuned_name(r["method"])): r for r in known.values() if "[tuned=" in r["method"]}
     parts = []
-    for condition in dict.fromkeys(r["condition"] for r in plain):
-        rows = [r for r in plain if r["condition"] == condition and r["kind"] != "control" and r["problems"] != "0"]
-        parts += [f"## {condition}, {rows[0]['points']} points\n", HEAD]
-        for r in sorted(rows, key=lambda r: -float(r["recall"])):
+    for condition in dict.fromkeys(r["condition"] for r in rows):
+        plain = [r for (c, method), r in known.items() if c == condition and "[tuned=" not in method]
+        parts += [f"## {condition}, {plain[0]['points']} points\n", HEAD]
+        for r in sorted(plain, key=lambda r: (-float(r["recall"]), r["method"])):
             theirs = [printed.get((condition.split("[")[0], r["method"], metric), "–") for metric in ("recall", "rmse")]
             other = better.get((condition, r["method"]))
             cells = [f"`{r['method']}`", recall(r), recall(other) if other else "–", theirs[0]]
@@ -51,6 +54,5 @@ def recall(row: Row) -> str:
 
 
 if __name__ == "__main__":
-    runs = [read(Path(folder) / "summary.csv") for folder in sys.argv[1:]]
-    paper = read(Path(str(files("bench.report") / "paper.csv")))
-    PAGE.write_text(filled(PAGE.read_text(), tables(runs[0], [row for run in runs[1:] for row in run], paper)))
+    found = [row for folder in sys.argv[1:] for row in read(Path(folder) / "summary.csv")]
+    PAGE.write_text(filled(PAGE.read_text(), tables(found, read(Path(str(files("bench.report") / "paper.csv"))))))

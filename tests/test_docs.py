@@ -240,6 +240,7 @@ def test_the_page_of_geometric_methods_sets_tuned_and_printed_beside_untuned():
     row = {"condition": "noisy[clip=0.05]", "points": "1024", "kind": "global", "problems": "9", "answered": "8"}
     row |= {"recall_low": "0.5", "recall_high": "0.8", "rmse_mean_answered": "0.123"}
     plain = [row | {"method": "icp", "recall": "0.6"}, row | {"method": "fgr+icp", "recall": "0.7"}]
+    plain += [row | {"method": "icp", "recall": "0.1", "problems": "3"}, row | {"method": "cpd", "recall": ""}]
     tuned = [row | {"method": "fgr[tuned=here]+icp", "recall": "0.75"}]
     paper = [
         {"table": "accuracy", "dataset": data, "condition": "noisy", "method": "icp", "metric": metric, "value": value}
@@ -249,7 +250,7 @@ def test_the_page_of_geometric_methods_sets_tuned_and_printed_beside_untuned():
             ("icl", "rmse", "9"),
         ]
     ]
-    written = make_geometric.tables(plain, tuned, paper).splitlines()
+    written = make_geometric.tables(plain + tuned, paper).splitlines()
     assert written[0] == "## noisy[clip=0.05], 1024 points"
     assert [line for line in written if line.startswith("| `")] == [
         "| `fgr+icp` | 0.70 [0.50, 0.80] | 0.75 [0.50, 0.80] | – | 0.12 | – | 8/9 |",

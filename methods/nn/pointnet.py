@@ -20,7 +20,7 @@ _HELD = 1 << 14
 _EXACT = 2
 """Layers that stay float32 where the others are narrower."""
 _SPREADS = 8.0
-"""Standard deviations from the mean, as batch norm knows them, that 8 bits reach; at 5 large values of some weights are cut off."""
+"""Standard deviations from the mean, as batch norm knows them, that 8 bits reach; 5 cut off large values with some weights."""
 _LEVELS = 255
 
 
