@@ -51,6 +51,9 @@ class Job(NamedTuple):
             return _save(self.make(*self.arguments), self)
 
 
+DPI = 140
+"""Of the PNGs, and of the clouds that are pictures in the SVGs."""
+
 ALONE = 10
 """With more figures than this, helper processes are worth their start."""
 
@@ -133,13 +136,22 @@ def _shades(categories: dict[Place, CategoryTable], view: Convention, folder: Pa
 
 
 def _save(figure: Figure, job: Job) -> Drawn:
-    """Write stem.png and stem.svg; the same data give the same SVG bytes."""
-    figure.draw_without_rendering()  # the layout is computed once, not again for each file
+    """Write stem.png and stem.svg; the same data give the same SVG bytes.
+
+    The canvases are asked, and not `Figure.savefig`, which draws everything once more for a layout that is already there.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
     figure.set_layout_engine("none")
+    figure.dpi = DPI
     png, svg = io.BytesIO(), io.StringIO()
-    figure.savefig(png, format="png", dpi=140, metadata={"Software": None})
+    FigureCanvasAgg(figure).print_png(png, metadata={"Software": None})  # type: ignore[no-untyped-call]
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    figure.savefig(svg, format="svg", dpi=140, metadata=nothing)
+    FigureCanvasSVG(figure).print_svg(svg, metadata=nothing)  # type: ignore[no-untyped-call]
     places = [job.stem.with_name(f"{job.stem.name}.{end}") for end in ("png", "svg")]
     written = (write_atomically(places[0], png.getvalue()), write_atomically(places[1], svg.getvalue()))
     return Drawn(job.kind, job.title, job.caption, written)
