@@ -195,7 +195,7 @@ def _split(cell: NDArray[np.int32], cells: list[str], ids: tuple[NDArray[np.int3
     import pandas as pd
 
     fields = list(zip(*(text.split(_MARK, len(_CELL) - 1) for text in cells), strict=True)) or [()] * len(_CELL)
-    table: dict[str, Any] = {"problem": pd.Categorical.from_codes(ids[0].tolist(), pd.Index(ids[1], dtype=object))}
+    table: dict[str, Any] = {"problem": pd.Categorical.from_codes(ids[0], pd.Index(ids[1], dtype=object))}
     for name, values in zip(_CELL, fields, strict=True):
         if name in _COUNTS:
             table[name] = np.array([int(v) for v in values], dtype=np.int64)[cell]
