@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,6 +11,7 @@ import numpy as np
 
 from bench.conventions import Convention
 from bench.export import write_atomically
+from bench.helpers import ahead
 from bench.report import style
 from bench.report.ranking import CategoryTable, Place, at, place_title
 from bench.report.tables import places_of
@@ -59,17 +59,11 @@ ALONE = 10
 
 
 def draw_all(jobs: Iterable[Job]) -> Iterator[Drawn]:
-    """Draw figures, many of them on up to four processes, which begin at once; the iterator waits for them."""
+    """Draw figures, many of them by helper processes, see `ahead`."""
     jobs = list(jobs)
     for folder in {job.stem.parent for job in jobs}:
         folder.mkdir(parents=True, exist_ok=True)
-    helpers = min(4, os.cpu_count() or 1)
-    if len(jobs) <= ALONE or helpers < 2:
-        return map(Job.draw, jobs)
-    from joblib import Parallel, delayed
-
-    drawn: Iterator[Drawn] = Parallel(n_jobs=helpers, return_as="generator")(delayed(Job.draw)(job) for job in jobs)
-    return drawn
+    return ahead(Job.draw, jobs, len(jobs) > ALONE)
 
 
 def figures_of(
