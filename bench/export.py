@@ -60,13 +60,14 @@ def trials(loaded: Loaded) -> pd.DataFrame:
     Raises:
         ValueError: an outcome that was asked has no problem.
     """
-    kept = loaded.outcomes[loaded.outcomes["phase"] == "accuracy"].reset_index(drop=True)
-    row = _rows_of(loaded.problems, kept)
-    poses = kept[POSE].to_numpy().reshape(-1, 4, 4)
-    claimed = (kept["status"] == "ok").to_numpy()
-    answered = claimed & metrics.is_rigid(poses)
-    frame = kept[["kind", *KEY, "time_ms", "peak_mb", "batch", "gpu_memory_mb"]].copy()
-    frame["status"] = _renamed(kept["status"], claimed & ~answered)
+    accuracy = np.flatnonzero(loaded.outcomes["phase"] == "accuracy")
+    frame = loaded.outcomes[["kind", *KEY, "status", "time_ms", "peak_mb", "batch", "gpu_memory_mb"]].take(accuracy)
+    frame = frame.reset_index(drop=True)
+    row = _rows_of(loaded.problems, frame)
+    poses = loaded.outcomes[POSE].to_numpy()[accuracy].reshape(-1, 4, 4)
+    claimed = (frame["status"] == "ok").to_numpy()
+    answered = claimed & np.concatenate([metrics.is_rigid(poses[part]) for part in metrics.pieces(len(poses))])
+    frame["status"] = _renamed(frame["status"], claimed & ~answered)
     for name in ("object", "category", "angle_deg", "translation", "overlap", "symmetry"):
         frame[name] = _looked_up(loaded.problems[name], row)
     skipped, known = (frame["status"] == "skipped").to_numpy(), frame["symmetry"].notna().to_numpy()

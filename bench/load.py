@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import sqlite3
 from collections import defaultdict
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.helpers import ahead
 from bench.metrics import MEAN_DISTANCE_POINTS, Moments, Scenes, moments
 from common.errors import InputError
 
@@ -28,7 +30,7 @@ _TAGS += ["symmetry", "digest"]
 _TEXTS = ["phase", "method", "problem", "kind", "dataset", "condition", "status", "device", "message"]
 _COUNTS = ["repeat", "points", "seed", "threads", "batch"]
 _MEASURED = ["time_ms", "peak_mb", "gpu_memory_mb"]
-_CHUNK = 20_000
+_CHUNK = 1_000  # rows at a time: more are slower, for they leave the processor's cache
 _CLOUDS = 1_000  # problems at a time: their points are six kilobytes each
 
 
@@ -62,32 +64,36 @@ def load(record: Path, run: dict[str, Any]) -> Loaded:
     Raises:
         InputError: it is not the record of a run.
     """
-    db = sqlite3.connect(f"file:{record.resolve()}?mode=ro", uri=True, timeout=30)
     try:
-        problems, scenes, information = _problems(db)
-        problems = problems.assign(seed=run["config"]["seed"], sampler=run["config"]["sampler"])
-        return Loaded(problems, scenes, information, _outcomes(db), _stages(db), run)
+        clouds = ahead(_problems, [record], record.stat().st_size > LARGE)
+        outcomes, stages = _outcomes(record), _stages(record)
+        problems, scenes, information = next(clouds)
     except sqlite3.DatabaseError as error:
         raise InputError(f"{record}: not a record of a run ({error}); give the folder of a finished run") from error
-    finally:
-        db.close()
+    problems = problems.assign(seed=run["config"]["seed"], sampler=run["config"]["sampler"])
+    return Loaded(problems, scenes, information, outcomes, stages, run)
 
 
-def _chunks(db: sqlite3.Connection, query: str, size: int = _CHUNK) -> Iterator[list[tuple[Any, ...]]]:
+LARGE = 300_000_000
+"""With more bytes than this a record's clouds are worth the start of a helper process."""
+
+
+def _chunks(record: Path, query: str, size: int = _CHUNK) -> Iterator[list[tuple[Any, ...]]]:
     """The columns of a query's rows, `size` rows at a time."""
-    cursor = db.execute(query)
-    while rows := cursor.fetchmany(size):
-        yield list(zip(*rows, strict=True))
+    with contextlib.closing(sqlite3.connect(f"file:{record.resolve()}?mode=ro", uri=True, timeout=30)) as db:
+        cursor = db.execute(query)
+        while rows := cursor.fetchmany(size):
+            yield list(zip(*rows, strict=True))
 
 
-def _problems(db: sqlite3.Connection) -> tuple[pd.DataFrame, Scenes, dict[int, NDArray[np.float64]]]:
+def _problems(record: Path) -> tuple[pd.DataFrame, Scenes, dict[int, NDArray[np.float64]]]:
     import pandas as pd
 
     query = f"SELECT {', '.join(_TAGS)}, truth, source_pose, eval_points, information FROM problems ORDER BY problem"
     tags: list[tuple[Any, ...]] = []
     parts: list[Scenes] = []
     information: dict[int, NDArray[np.float64]] = {}
-    for columns in _chunks(db, query, _CLOUDS):
+    for columns in _chunks(record, query, _CLOUDS):
         *_, truth, source_pose, points, infos = columns
         known = {len(tags) + i: _matrices([b], 6)[0] for i, b in enumerate(infos) if b is not None}
         information |= known
@@ -148,16 +154,16 @@ _CELL = [
 _MARK = "\x1f"
 
 
-def _outcomes(db: sqlite3.Connection) -> pd.DataFrame:
+def _outcomes(record: Path) -> pd.DataFrame:
     """What repeats from row to row comes as one text, so that each row costs one look into a table and not twelve."""
     import pandas as pd
 
-    cell = f" || '{_MARK}' || ".join(f"ifnull({name}, '')" for name in _CELL)
+    cell = f"printf('{_MARK.join(['%s'] * len(_CELL))}', {', '.join(_CELL)})"
     cells, problems = _Codes(), _Codes()
     parts: dict[str, list[NDArray[Any]]] = {name: [] for name in ("cell", "problem", *_MEASURED, "pose", "notes")}
     same: dict[str, str] = {}
     query = f"SELECT {cell}, problem, notes, pose, {', '.join(_MEASURED)} FROM outcomes"
-    for texts, ids, notes, poses, *measured in _chunks(db, query):
+    for texts, ids, notes, poses, *measured in _chunks(record, query):
         parts["cell"].append(cells.of(texts))
         parts["problem"].append(problems.of(ids))
         parts["notes"].append(np.array(list(map(same.setdefault, notes, notes)), dtype=object))
@@ -195,7 +201,7 @@ def _split(cell: NDArray[np.int32], cells: list[str], ids: tuple[NDArray[np.int3
     import pandas as pd
 
     fields = list(zip(*(text.split(_MARK, len(_CELL) - 1) for text in cells), strict=True)) or [()] * len(_CELL)
-    table: dict[str, Any] = {"problem": pd.Categorical.from_codes(ids[0].tolist(), pd.Index(ids[1], dtype=object))}
+    table: dict[str, Any] = {"problem": pd.Categorical.from_codes(ids[0], pd.Index(ids[1], dtype=object))}
     for name, values in zip(_CELL, fields, strict=True):
         if name in _COUNTS:
             table[name] = np.array([int(v) for v in values], dtype=np.int64)[cell]
@@ -221,7 +227,7 @@ def in_order(outcomes: pd.DataFrame) -> pd.DataFrame:
     return kept.take(np.lexsort([np.asarray(o) for o in order])).reset_index(drop=True)
 
 
-def _stages(db: sqlite3.Connection) -> pd.DataFrame:
+def _stages(record: Path) -> pd.DataFrame:
     """Stages of the outcomes that times are taken from, see `bench.export.timed`."""
     import orjson
     import pandas as pd
@@ -229,7 +235,7 @@ def _stages(db: sqlite3.Connection) -> pd.DataFrame:
     methods, names = _Codes(), _Codes()
     parts: list[tuple[NDArray[Any], ...]] = [tuple(np.zeros(0, dtype=np.int32) for _ in range(4))]
     query = f"SELECT method, points, stages FROM outcomes WHERE phase = ({TIMED}) AND batch = 1 AND stages != '{{}}'"
-    for method, points, texts in _chunks(db, query):
+    for method, points, texts in _chunks(record, query):
         found = orjson.loads("[" + ",".join(texts) + "]")
         times = np.fromiter(itertools.chain.from_iterable(map(dict.values, found)), dtype=np.float64)
         calls = np.repeat(np.arange(len(found)), np.fromiter(map(len, found), dtype=np.int64))

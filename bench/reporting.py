@@ -94,7 +94,7 @@ def write(request: Request, console: Console) -> None:
         InputError: see `read`, `bench.load.merge` and `bench.conventions.convention`.
     """
     from bench import export
-    from bench.report import Options, Redraw, terminal_summary, write_report
+    from bench.report import Options, Redraw, begin_report, terminal_summary
 
     view = request.view
     runs = [read(folder) for folder in request.folders]
@@ -103,8 +103,9 @@ def write(request: Request, console: Console) -> None:
     frames = export.tables(loaded, view, _judged(loaded, view, redraw))
     reports = request.reports / request.name
     csvs = request.folders[0] if request.plain else reports / "csv"
+    finish = begin_report(loaded, frames, redraw, Options(view, request.against, csvs, reports))
     export.write_csvs(frames, csvs)
-    write_report(loaded, frames, redraw, Options(view, request.against, csvs, reports))
+    finish()
     console.print(terminal_summary(frames["summary"], frames["timing"], view))
     for note in loaded.run["notes"] if request.plain else []:
         console.print(note, highlight=False, soft_wrap=True, markup=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,16 +87,21 @@ def bootstrap_median(values: NDArray[Any]) -> tuple[float, float]:
     Returns:
         low and high, values that occur; NaN where there is none.
     """
-    from scipy.stats import binom
-
     n = len(values)
     if n == 0:
         return np.nan, np.nan
-    below = binom.sf(np.ceil(n / 2) - 1, n, np.arange(1, n + 1) / n)
-    ordered = np.sort(values)
-    places = np.searchsorted(below, [0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2])
-    low, high = ordered[np.minimum(places, n - 1)]
+    low, high = np.sort(values)[list(_median_places(n))]
     return float(low), float(high)
+
+
+@cache
+def _median_places(n: int) -> tuple[int, int]:
+    """Which of n sorted values bound the median of a resample; alike for all samples of a size, as those of a run often are."""
+    from scipy.stats import binom
+
+    below = binom.sf(np.ceil(n / 2) - 1, n, np.arange(1, n + 1) / n)
+    low, high = np.minimum(np.searchsorted(below, [0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2]), n - 1)
+    return int(low), int(high)
 
 
 def spread(group: NDArray[Any], values: NDArray[Any]) -> tuple[float, float]:

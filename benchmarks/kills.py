@@ -24,7 +24,7 @@ import psutil
 ROOT = Path(__file__).resolve().parent.parent
 PLUGINS = ROOT / "tests" / "bench" / "plugins"
 WITHOUT_REPORT = (
-    "import sys, bench.cli, bench.report; bench.report.write_report = lambda *_: None; sys.exit(bench.cli.main())"
+    "import sys, bench.cli, bench.report; bench.report.begin_report = lambda *_: list; sys.exit(bench.cli.main())"
 )
 """The command line as it is, but for the plots and the page, which take longer than all the rest."""
 ASKED = "--methods lottery slow[seconds=0.02] --datasets blobs --conditions noisy --points 60 --problems 60"

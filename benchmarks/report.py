@@ -109,13 +109,13 @@ def main(outcomes: int, folder: Path) -> None:
     run = folder / f"run{outcomes}"
     if not (run / "record.sqlite").is_file():
         make(run, outcomes)
-    start = time.monotonic()
+    start, made = time.monotonic(), time.process_time()
     reporting.write(reporting.Request([run], folder / "reports", folder), Console(width=100))
     spent = time.monotonic() - start
     get_reusable_executor().shutdown(wait=True)  # a helper is counted when it has ended
-    for who, name in ((resource.RUSAGE_SELF, "this process"), (resource.RUSAGE_CHILDREN, "helpers")):
+    for who, name, before in ((resource.RUSAGE_SELF, "this process", made), (resource.RUSAGE_CHILDREN, "helpers", 0.0)):
         used = resource.getrusage(who)
-        print(f"{name}: {used.ru_utime + used.ru_stime:.1f} s of CPU, at most {used.ru_maxrss / 1e6:.2f} GB")
+        print(f"{name}: {used.ru_utime + used.ru_stime - before:.1f} s of CPU, at most {used.ru_maxrss / 1e6:.2f} GB")
     page = folder / "reports" / run.name / "report.html"
     print(f"report of {outcomes} outcomes: {spent:.1f} s; page {page.stat().st_size / 1e6:.1f} MB")
 

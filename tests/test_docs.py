@@ -79,7 +79,7 @@ def place(tmp_path_factory):
         fragments(folder / "data" / "3dmatch" / scene, cloud)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr("bench.report.write_report", lambda *_: None)
+        patch.setattr("bench.report.begin_report", lambda *_: list)
         asked = ["--methods", "good", "halves", "--problems", "2", "--conditions", "noisy", "--out", "NAME"]
         assert cli.main([*QUICK, *asked]) == 0
     for name in ("BEFORE", "AFTER"):
@@ -142,7 +142,7 @@ def test_a_command_of_the_documentation_works(place, tmp_path, monkeypatch, page
     assert script == "bench.py", f"say in NOT_RUN why '{shlex.join(words)}' of {page} is not run, or run it"
     monkeypatch.chdir(place)
     monkeypatch.setenv("BENCH_CACHE", str(place / "cache"))
-    monkeypatch.setattr("bench.report.write_report", lambda *_: None)
+    monkeypatch.setattr("bench.report.begin_report", lambda *_: list)
     name, asked = small(words[2:], place, tmp_path)
     if name in ("train", "data", "tune"):
         cli._parser(train=name == "train")[0].parse_args(asked)

@@ -2,6 +2,6 @@
 
 from bench.report.redraw import Redraw
 from bench.report.terminal import terminal_summary
-from bench.report.write import Options, write_report
+from bench.report.write import Options, begin_report
 
-__all__ = ["Options", "Redraw", "terminal_summary", "write_report"]
+__all__ = ["Options", "Redraw", "begin_report", "terminal_summary"]

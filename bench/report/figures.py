@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,6 +11,7 @@ import numpy as np
 
 from bench.conventions import Convention
 from bench.export import write_atomically
+from bench.helpers import ahead
 from bench.report import style
 from bench.report.ranking import CategoryTable, Place, at, place_title
 from bench.report.tables import places_of
@@ -51,22 +51,19 @@ class Job(NamedTuple):
             return _save(self.make(*self.arguments), self)
 
 
+DPI = 140
+"""Of the PNGs, and of the clouds that are pictures in the SVGs."""
+
 ALONE = 10
 """With more figures than this, helper processes are worth their start."""
 
 
 def draw_all(jobs: Iterable[Job]) -> Iterator[Drawn]:
-    """Draw figures, many of them on up to four processes, which begin at once; the iterator waits for them."""
+    """Draw figures, many of them by helper processes, see `ahead`."""
     jobs = list(jobs)
     for folder in {job.stem.parent for job in jobs}:
         folder.mkdir(parents=True, exist_ok=True)
-    helpers = min(4, os.cpu_count() or 1)
-    if len(jobs) <= ALONE or helpers < 2:
-        return map(Job.draw, jobs)
-    from joblib import Parallel, delayed
-
-    drawn: Iterator[Drawn] = Parallel(n_jobs=helpers, return_as="generator")(delayed(Job.draw)(job) for job in jobs)
-    return drawn
+    return ahead(Job.draw, jobs, len(jobs) > ALONE)
 
 
 def figures_of(
@@ -133,13 +130,22 @@ def _shades(categories: dict[Place, CategoryTable], view: Convention, folder: Pa
 
 
 def _save(figure: Figure, job: Job) -> Drawn:
-    """Write stem.png and stem.svg; the same data give the same SVG bytes."""
-    figure.draw_without_rendering()  # the layout is computed once, not again for each file
+    """Write stem.png and stem.svg; the same data give the same SVG bytes.
+
+    The canvases are asked, and not `Figure.savefig`, which draws everything once more for a layout that is already there.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
     figure.set_layout_engine("none")
+    figure.dpi = DPI
     png, svg = io.BytesIO(), io.StringIO()
-    figure.savefig(png, format="png", dpi=140, metadata={"Software": None})
+    FigureCanvasAgg(figure).print_png(png, metadata={"Software": None})  # type: ignore[no-untyped-call]
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    figure.savefig(svg, format="svg", dpi=140, metadata=nothing)
+    FigureCanvasSVG(figure).print_svg(svg, metadata=nothing)  # type: ignore[no-untyped-call]
     places = [job.stem.with_name(f"{job.stem.name}.{end}") for end in ("png", "svg")]
     written = (write_atomically(places[0], png.getvalue()), write_atomically(places[1], svg.getvalue()))
     return Drawn(job.kind, job.title, job.caption, written)

@@ -114,8 +114,8 @@ class Redraw:
 
 def answers(loaded: Loaded, trials: pd.DataFrame) -> NDArray[np.float64]:
     """The poses (B, 4, 4) of trials (all of a run, or rows of them by their index), NaN where there is none."""
-    accuracy = (loaded.outcomes["phase"] == "accuracy").to_numpy()
-    poses = loaded.outcomes.loc[accuracy, POSE].to_numpy()[trials.index.to_numpy()]
+    accuracy = np.flatnonzero(loaded.outcomes["phase"] == "accuracy")
+    poses = loaded.outcomes[POSE].to_numpy()[accuracy[trials.index.to_numpy()]]
     poses[(trials["status"] != "ok").to_numpy()] = np.nan
     return poses.reshape(-1, 4, 4)
 

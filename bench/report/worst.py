@@ -56,15 +56,18 @@ def _records(rows: pd.DataFrame) -> list[dict[Any, Any]]:
 
 def _worst(trials: pd.DataFrame, view: Convention) -> list[tuple[str, pd.DataFrame]]:
     """The answered trials of largest error of each method that is no control; of several places, if there are."""
-    answered = trials[(trials["status"] == "ok") & (trials["kind"] != "control") & np.isfinite(trials[view.metric])]
-    order = answered.sort_values(view.metric, ascending=False, kind="stable")
+    error = trials[view.metric].to_numpy()
+    shown = (trials["status"] == "ok") & (trials["kind"] != "control") & np.isfinite(error)
+    rows = np.flatnonzero(shown)
+    rows = rows[np.argsort(-error[rows], kind="stable")]
+    order = trials[["method", "kind", *PLACE]].take(rows)
     kinds = {str(m): str(k) for m, k in order[["method", "kind"]].drop_duplicates().itertuples(index=False)}
     names = sorted(kinds, key=lambda m: style.order(m, kinds[m]))[:METHODS]
     found = []
     for name in names:
-        mine = order[order["method"] == name]
-        turn = mine.groupby(PLACE, observed=True).cumcount()
-        found.append((name, mine.iloc[np.argsort(turn.to_numpy(), kind="stable")[:PAIRS]]))
+        mine = np.flatnonzero(order["method"] == name)
+        turn = order.take(mine).groupby(PLACE, observed=True).cumcount()
+        found.append((name, trials.take(rows[mine[np.argsort(turn.to_numpy(), kind="stable")[:PAIRS]]])))
     return found
 
 

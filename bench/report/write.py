@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +40,12 @@ class Options:
     folder: Path
 
 
-def write_report(loaded: Loaded, frames: dict[str, pd.DataFrame], redraw: Redraw, options: Options) -> list[Path]:
-    """Draw and write everything a person reads of a run.
+def begin_report(
+    loaded: Loaded, frames: dict[str, pd.DataFrame], redraw: Redraw, options: Options
+) -> Callable[[], list[Path]]:
+    """Begin to draw the figures of a run; what is given back writes the rest that a person reads and waits for them.
+
+    In between is time for other work: the figures of a large run are drawn by helper processes, see `figures.draw_all`.
 
     Args:
         loaded: what the record holds.
@@ -48,7 +54,7 @@ def write_report(loaded: Loaded, frames: dict[str, pd.DataFrame], redraw: Redraw
         options: see there.
 
     Returns:
-        The files written, the HTML page first.
+        A function that returns the files written, the HTML page first.
     """
     folder, view = options.folder, options.view
     folder.mkdir(parents=True, exist_ok=True)
@@ -61,7 +67,19 @@ def write_report(loaded: Loaded, frames: dict[str, pd.DataFrame], redraw: Redraw
     jobs += grid.grids_of(loaded, frames["trials"], main, view, redraw, folder / "figures")
     jobs += gaussians.of_report(loaded, frames["trials"], main, view, redraw, folder / "figures")
     jobs += risk.risks_of(loaded, frames["trials"], main, view, folder / "figures")
-    drawn = figures.draw_all(jobs)
+    return partial(_finish, loaded, frames, redraw, options, errors, compared, figures.draw_all(jobs))
+
+
+def _finish(
+    loaded: Loaded,
+    frames: dict[str, pd.DataFrame],
+    redraw: Redraw,
+    options: Options,
+    errors: dict[Place, Errors],
+    compared: dict[Place, ranking.CategoryTable],
+    drawn: Iterator[figures.Drawn],
+) -> list[Path]:
+    folder = options.folder
     of = _tables(loaded, frames, errors, compared, options)
     html = _page(loaded, frames, errors, of, redraw, options)
     return [

@@ -16,7 +16,7 @@ from tests.bench.test_run import PLUGINS, QUICK
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("BENCH_DATA", raising=False)
-    monkeypatch.setattr("bench.report.write_report", lambda *_: None)
+    monkeypatch.setattr("bench.report.begin_report", lambda *_: list)
     return tmp_path
 
 

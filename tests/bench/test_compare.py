@@ -149,7 +149,7 @@ def test_the_report_command(folders, capsys):
 
 
 def test_two_runs_in_one_report(run, folders, monkeypatch):
-    monkeypatch.setattr("bench.report.write_report", lambda *_: None)
+    monkeypatch.setattr("bench.report.begin_report", lambda *_: list)
     o = run.outcomes
     write_record(dataclasses.replace(run, outcomes=o[o["method"] == "icp"]), folders / "results" / "c")
     write_record(dataclasses.replace(run, outcomes=o[o["method"] != "icp"]), folders / "results" / "d")

@@ -17,7 +17,7 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("draw")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr("bench.report.write_report", lambda *_: None)
+        patch.setattr("bench.report.begin_report", lambda *_: list)
         words = "--methods halves,good --datasets blobs --conditions noisy --points 60 --problems 3 --timing-rounds 0"
         assert cli.main([*words.split(), "--jobs", "1", "--plugins", str(PLUGINS), "--out", "r"]) == 0
     return folder

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from bench import export
 from bench.conventions import CONVENTIONS
-from bench.report import Options, Redraw, figures, paper, ranking, style, tables, terminal_summary, write, write_report
+from bench.report import Options, Redraw, begin_report, figures, paper, ranking, style, tables, terminal_summary, write
 from bench.report.ranking import at, by_recall, errors_of, lowest_error
 from bench.report.table import Cell, Table, tex
 from tests.bench.synthetic_run import HOSTILE, METHODS, as_loaded, synthetic_run
@@ -22,7 +22,7 @@ FEW = ("deepgmr", "fgr+icp", "identity", HOSTILE)
 
 def report(loaded, folder, against=False, data="nowhere"):
     options = Options(VIEW, against, folder / "results" / "a", folder / "reports" / "a")
-    return write_report(loaded, export.tables(loaded, VIEW), Redraw(loaded, folder / data), options)
+    return begin_report(loaded, export.tables(loaded, VIEW), Redraw(loaded, folder / data), options)()
 
 
 @pytest.fixture(scope="module")

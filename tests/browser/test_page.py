@@ -9,7 +9,7 @@ import pytest
 
 from bench import export
 from bench.conventions import CONVENTIONS
-from bench.report import Options, Redraw, write_report
+from bench.report import Options, Redraw, begin_report
 from bench.report.embed import script_json
 from datasets.problems import ProblemKey, make_problem
 from datasets.registry import open_data
@@ -58,7 +58,7 @@ def opened(tmp_path_factory):
     loaded = drawable_run()
     only_noisy = export.judged(loaded, VIEW)
     frames = export.tables(loaded, VIEW, only_noisy)
-    write_report(loaded, frames, Redraw(loaded, folder), Options(VIEW, True, folder / "run", folder / "report"))
+    begin_report(loaded, frames, Redraw(loaded, folder), Options(VIEW, True, folder / "run", folder / "report"))()
     driver = browser()
     driver.get((folder / "report" / "report.html").as_uri())
     yield driver
