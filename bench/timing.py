@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 
-from bench import solve
+from bench import solve, stop
 from bench.child import Child, Setting
 from bench.config import RunConfig
 from bench.outcome import Outcome
@@ -60,7 +62,11 @@ class Stopwatch:
         todo = [t for t in self._turns() if (t.method, t.keys[-1].id, t.number) not in done[t.phase]]
         looks = {0, len(todo) // 2, len(todo) - 1}
         sentinel: list[float] = []
+        starters = ThreadPoolExecutor(self.place.jobs)
         try:
+            # None starts while another is timed. Linux ends a process with the thread that started it: those stay.
+            with stop.on_interrupt(lambda: None), contextlib.suppress(stop.Stopped):
+                list(starters.map(Child.start, [self.children[m] for m in {t.method for t in todo if not t.cell.skip}]))
             with Meter(self.place.console, "timing", len(todo)) as meter:
                 for number, turn in enumerate(todo):
                     sentinel += [sentinel_ms()] if number in looks else []
@@ -70,6 +76,7 @@ class Stopwatch:
         finally:
             for child in self.children.values():
                 child.close()
+            starters.shutdown()
         if sentinel:
             self.record.put("sentinel_ms", sentinel)
 
