@@ -144,7 +144,7 @@ def main(rounds: int) -> None:
         stage_table(ours, plain, precision, rounds)
         throughput(ours, max(3, rounds // 3))
     for threads in THREADS:
-        beside_others(max(3, rounds // 3), threads)
+        beside_others(rounds, threads)
     look()
 
 

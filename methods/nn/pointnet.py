@@ -235,13 +235,22 @@ class PointNet(nn.Module):
         return scores
 
     def _in_pieces(self, features: Tensor) -> Tensor:
-        """The same, a few clouds at a time, in pieces that fit the cache: memory for `_HELD` points, or one cloud."""
+        """The same: small clouds each on one thread, others some at a time in pieces: memory for `_HELD` points, or one cloud."""
         count, points, _ = features.shape
         scores = features.new_empty(count, points, self.last.out_features)
+        if points <= _ROWS:
+            spread(lambda cloud: self._whole(features[cloud], scores[cloud]), range(count))
+            return scores
         group = max(1, _HELD // points)
         for first in range(0, count, group):
             self._group(features[first : first + group], scores[first : first + group])
         return scores
+
+    def _whole(self, features: Tensor, scores: Tensor) -> None:
+        """Write the scores (N, outputs) of one cloud's features (N, inputs)."""
+        x = self.local(features[None])
+        assert isinstance(self.join, FoldedLayer)
+        scores[:] = self._last(self.head(self.join.biased(x, self.join.biases(max_pool(x))[0])))[0]
 
     def _group(self, features: Tensor, scores: Tensor) -> None:
         """Write the scores (B, N, outputs) of features (B, N, inputs): all pieces up to the max-pool, then the rest of all."""
