@@ -3,7 +3,7 @@
     python -m benchmarks.memory [METHOD …]
 
 Each method runs in a process of its own on noisy pairs of 4 096 to 65 536 points, 25 minutes a call at most: matching descriptors
-takes its time. An exponent of 1 is linear growth; below 1 it has a part that does not grow, above it will not fit for long.
+takes its time. An exponent of 1 is linear growth.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def growth_mb(method: str) -> list[float]:
 
 
 def exponent(mb: list[float]) -> float:
-    """The slope of log memory against log points, over the last three sizes."""
-    known = np.array(mb[-3:])
-    return float(np.polyfit(np.log(POINTS[-3:]), np.log(known), 1)[0]) if (known > 0).all() else float("nan")
+    """The slope of log memory against log points over the last doubling: before, reserves of the allocator count."""
+    (few, n), (many, m) = zip(mb[-2:], POINTS[-2:], strict=True)
+    return float(np.log(many / few) / np.log(m / n)) if few > 0 and many > 0 else float("nan")
 
 
 def main() -> None:
