@@ -65,7 +65,7 @@ def load(record: Path, run: dict[str, Any]) -> Loaded:
         InputError: it is not the record of a run.
     """
     try:
-        clouds = ahead(_problems, [record], record.stat().st_size > LARGE)
+        clouds = ahead(_problems, [record.absolute()], record.stat().st_size > LARGE)
         outcomes, stages = _outcomes(record), _stages(record)
         problems, scenes, information = next(clouds)
     except sqlite3.DatabaseError as error:

@@ -60,7 +60,7 @@ ALONE = 10
 
 def draw_all(jobs: Iterable[Job]) -> Iterator[Drawn]:
     """Draw figures, many of them by helper processes, see `ahead`."""
-    jobs = list(jobs)
+    jobs = [job._replace(stem=job.stem.absolute()) for job in jobs]  # helpers may have started in another folder
     for folder in {job.stem.parent for job in jobs}:
         folder.mkdir(parents=True, exist_ok=True)
     return ahead(Job.draw, jobs, len(jobs) > ALONE)

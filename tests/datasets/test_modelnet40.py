@@ -109,7 +109,7 @@ def test_off_headers_of_the_archive_are_read(tmp_path, header):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "header is ''"),
+        ("", "is empty"),
         ("PLY\n" + CUBE, "header is 'PLY'"),
         ("OFF\n" + CUBE[:60], "does not read"),
         ("OFF\n" + CUBE.replace("3 1 6 5", "3 1 6 99"), "does not read"),
