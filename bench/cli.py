@@ -219,6 +219,8 @@ def _run(flags: argparse.Namespace) -> None:
     from datasets.registry import data_root
 
     made = config.from_flags(flags)
+    if not "".join(flags.methods).strip(" ,"):
+        raise InputError("--methods: names none; give names, or all")
     if flags.jobs < 1:
         raise InputError("--jobs: must be at least 1")
     if (flags.backend == "dask") != bool(flags.scheduler):

@@ -77,7 +77,9 @@ def read(folder: Path) -> Loaded:
     from bench.store import Record
 
     if not (folder / "record.sqlite").is_file():
-        raise InputError(f"{folder}: no record.sqlite in it; give the name or folder of a run")
+        shipped = (folder / "run.json").is_file()  # as the reference run is: its CSVs alone
+        mend = "make it again, by the command in its run.json" if shipped else "give the name or folder of a run"
+        raise InputError(f"{folder}: no record.sqlite in it; {mend}")
     record = Record(folder / "record.sqlite")
     try:
         if record.get("run") is None:

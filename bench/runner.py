@@ -66,10 +66,21 @@ def open_record(config: RunConfig, place: Place) -> Record:
             "give --fresh to replace it, or another --out"
         )
     record.put("hash", config.hash)
+    _refuse_other_code(record, config, place)
     if known:
         done = len(record.done("accuracy")) + len(record.done("timing"))
         place.console.print(f"continuing: {done} outcomes are recorded already", highlight=False)
     return record
+
+
+def _refuse_other_code(record: Record, config: RunConfig, place: Place) -> None:
+    """Outcomes of a method as it was must not stand beside those of the method as it is."""
+    code = {f: sha for m in config.every_method for f, sha in registry.code_of(m, place.plugins).items()}
+    known = record.get("code") or {}
+    if changed := sorted(Path(file).name for file, sha in code.items() if known.get(file, sha) != sha):
+        told = f"{', '.join(changed)} changed since; give --fresh to ask again, or another --out to keep what there is"
+        raise InputError(f"{place.folder}: {told}")
+    record.put("code", code)
 
 
 def _against(record: Record, config: RunConfig) -> str:
@@ -230,9 +241,8 @@ def _on_times(config: RunConfig, place: Place) -> list[str]:
     """What to know of the times of the accuracy problems."""
     notes = []
     if place.jobs > 1 or place.scheduler:
-        notes = [
-            "times beside accuracy were taken while several processes worked; the timing table has those taken alone"
-        ]
+        alone = "the timing table has those taken alone" if config.timing_rounds else "nothing was timed alone"
+        notes = [f"times beside accuracy were taken while several processes worked; {alone}"]
     if batched := [m for m in config.every_method if repeats_and_batch(config, m, place.plugins)[1] > 1]:
         share = f"times beside accuracy are a batch's over its pairs (--batch {config.batch}; column batch): "
         notes.append(share + ", ".join(batched))

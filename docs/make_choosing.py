@@ -63,7 +63,7 @@ if __name__ == "__main__":
     alone = {
         (row["method"], row["points"]): row["time_ms_median"]
         for row in read(folder / "timing.csv")
-        if float(row["angle_low"]) == 0 and float(row["angle_high"]) == 180
+        if float(row["angle_low"]) == 0 and float(row["angle_high"]) == 180 and row["phase"] == "timing"
     }
     # Times of the summary were taken while other processes worked; only those of methods timed alone are compared.
     found = [r | {"time_ms_median": alone.get((r["method"], r["points"]), "")} for r in read(folder / "summary.csv")]

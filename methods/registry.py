@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import importlib.util
+import inspect
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -91,6 +94,8 @@ def build(text: str, plugins: Path | None = None) -> Method:
         InputError: an unknown or faulty name or parameter, or a part after `+` that takes no initial pose.
     """
     offers = available(plugins)
+    if re.search(r"^\s*\+|\+\s*(\+|$)", text):
+        raise InputError(f"'{text}': nothing stands beside a +; write two methods, a+b")
     parts: list[Method] = []
     for part in specs.split_outside(text, "+"):
         spec = specs.parse(part)
@@ -161,6 +166,12 @@ def unavailable(text: str, plugins: Path | None = None) -> str | None:
 def missing(text: str, plugins: Path | None = None) -> str | None:
     """Which package a method (or a part of a chain) needs and is not here; None if all are."""
     return next((reason for offer in _offers_of(text, plugins) if (reason := offer.missing())), None)
+
+
+def code_of(text: str, plugins: Path | None = None) -> dict[str, str]:
+    """The files in which a method and the parts of a chain stand, each with the start of its SHA-256."""
+    files = [inspect.getsourcefile(offer.cls) for offer in _offers_of(text, plugins)]
+    return {file: hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16] for file in files if file}
 
 
 def _offers_of(text: str, plugins: Path | None) -> list[Offer]:

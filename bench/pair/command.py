@@ -65,7 +65,11 @@ class Request:
         said = defaults()
         timeout = said["timeout"] if self.timeout is None else self.timeout
         memory = said["memory_limit_gb"] if self.memory_limit_gb is None else self.memory_limit_gb
-        for flag, value in (("--timeout", timeout), ("--memory-limit", memory), ("--scale", self.scale or 1)):
+        for flag, value in (
+            ("--timeout", timeout),
+            ("--memory-limit", memory),
+            ("--scale", 1 if self.scale is None else self.scale),
+        ):
             if not value > 0:
                 raise InputError(f"{flag}: must be above 0")
         return Limits(timeout, memory)
@@ -159,3 +163,6 @@ def write(result: Result, folder: Path, console: Console) -> None:
         raise InputError(f"--out {folder}: cannot be written ({error}); give another folder") from error
     for what, name in (("poses", "poses.json"), ("picture", "picture.png"), ("report", "report.html")):
         console.print(f"{what:8}{folder / name}", highlight=False, soft_wrap=True)
+    if result.scans.factor != 1:
+        told = f"poses are of the source with its coordinates times {result.scans.factor:g}, not of the file as it is"
+        console.print(told, highlight=False, soft_wrap=True)

@@ -43,7 +43,7 @@ class Result:
         said: dict[str, Any] = {"method": answer.method, "status": answer.status, "time_ms": answer.time_ms}
         at = next((i for i, one in enumerate(self.posed) if one is answer), None)
         fit = self.fits[at] if at is not None else Fit(float("nan"), float("nan"))
-        agrees = self.consensus is not None and at in self.consensus.members
+        agrees = self.consensus is not None and self.consensus.independent > 1 and at in self.consensus.members
         said |= {"overlap": fit.share, "residual": fit.residual, "consensus": agrees}
         if self.errors is not None:
             parts = {"rre_deg": self.errors.angle_deg, "shift": self.errors.shift, "rmse": self.errors.distance}
@@ -104,7 +104,10 @@ def read_truth(file: Path) -> Matrix:
             f"--truth {file}: no 4 x 4 matrix ({error}); give 16 numbers, or JSON with {fields}"
         ) from error
     if fault := pose_fault(T):
-        raise InputError(f"--truth {file}: {fault.replace('the answer', 'the matrix')}; give a rigid motion")
+        raise InputError(
+            f"--truth {file}: {fault.replace('the answer', 'the matrix')}; give a rigid motion, of "
+            "the source with its coordinates in the target's unit"
+        )
     return T
 
 

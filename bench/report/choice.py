@@ -60,7 +60,8 @@ def advice(order: list[Standing], named: Callable[[str], str] = str, how: str = 
 
 def alone(timing: pd.DataFrame, column: str) -> dict[tuple[str, int], float]:
     """A time in ms of `bench.export.timing`, where nothing else ran, by method and number of points."""
-    whole = timing[(timing["angle_low"] == 0) & (timing["angle_high"] == 180) & timing[column].notna()]
+    alone = (timing["phase"] == "timing") & timing[column].notna()
+    whole = timing[alone & (timing["angle_low"] == 0) & (timing["angle_high"] == 180)]
     return {
         (str(m), int(n)): float(ms) for m, n, ms in zip(whole["method"], whole["points"], whole[column], strict=True)
     }

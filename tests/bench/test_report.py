@@ -207,6 +207,7 @@ def _printed(rows, timed=()):
     others = ["rmse_mean_answered", "rmse_median", "rre_deg_median", "rte_median", "time_ms_p95"]
     summary = summary.assign(answered=summary["problems"], **dict.fromkeys(others, 1.0))
     timing = pd.DataFrame(timed, columns=["method", "time_ms_median"]).assign(points=64, angle_low=0, angle_high=180)
+    timing = timing.assign(phase="timing")
     console = Console(width=100, record=True, file=io.StringIO())
     console.print(terminal_summary(summary, timing, VIEW))
     return [" ".join(line.split()) for line in console.export_text().splitlines() if line.strip()]

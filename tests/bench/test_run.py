@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -118,6 +119,20 @@ def test_every_kind_of_misbehaviour_is_an_outcome_and_spares_the_others(bench, c
     assert (failed["recall"] == 0).all() and (failed["answered"] == 0).all() and (failed["problems"] == 2).all()
 
 
+def test_a_method_whose_file_changed_is_not_continued(bench, tmp_path, capsys):
+    (tmp_path / "mine").mkdir()
+    for name in ("good.py", "blobs.py"):
+        shutil.copy(PLUGINS / name, tmp_path / "mine")
+    asked = ["--methods", "good", "identity", "--problems", 2, "--conditions", "noisy", "--plugins", tmp_path / "mine"]
+    bench(*asked)
+    bench(*asked)
+    with (tmp_path / "mine" / "good.py").open("a") as file:
+        file.write("# another version\n")
+    bench(*asked, expect=2)
+    assert "good.py changed since; give --fresh" in capsys.readouterr().err
+    bench(*asked, "--fresh")
+
+
 def _left_behind():
     """Worker processes of this environment's Python that still run; another checkout's are not this test's."""
     mine = [p.info["cmdline"] or [] for p in psutil.process_iter(["cmdline", "status"]) if p.info["status"] != "zombie"]
@@ -137,6 +152,8 @@ def test_the_same_command_continues_and_another_configuration_is_refused(bench, 
     with sqlite3.connect(folder / "record.sqlite") as db:
         now = dict(db.execute("SELECT problem, time_ms FROM outcomes WHERE method = 'good'"))
     assert {k: now[k] for k in kept} == kept
+    bench("--methods", " ", expect=2)
+    assert "--methods: names none" in capsys.readouterr().err
     bench(*asked, "--seed", 1, expect=2)
     assert "another configuration (there → here: seed: 0 → 1); give --fresh" in capsys.readouterr().err
     bench(*asked, "--seed", 1, "--fresh")
