@@ -109,10 +109,21 @@ def write(request: Request, console: Console) -> None:
     export.write_csvs(frames, csvs)
     finish()
     console.print(terminal_summary(frames["summary"], frames["timing"], view))
-    for note in loaded.run["notes"] if request.plain else []:
+    for note in [*_why_silent(loaded, frames["summary"]), *(loaded.run["notes"] if request.plain else [])]:
         console.print(note, highlight=False, soft_wrap=True, markup=False)
     for what, where in (("CSVs", csvs), ("plots", reports), ("report", reports / "report.html")):
         console.print(f"{what:8}{where}", highlight=False, soft_wrap=True)
+
+
+def _why_silent(loaded: Loaded, summary: pd.DataFrame) -> list[str]:
+    """Of each method that was asked and never answered, how its first problem ended."""
+    answered = summary[summary["problems"] > 0].groupby("method", observed=True)["answered"].sum()
+    notes = []
+    for method in answered.index[answered == 0]:
+        rows = loaded.outcomes[(loaded.outcomes["method"] == method) & (loaded.outcomes["status"] != "skipped")]
+        first = rows.iloc[0]
+        notes.append(f"{method} never answered: {first['status']}, {first['message'] or 'without a message'}")
+    return notes
 
 
 def _judged(loaded: Loaded, view: Convention, redraw: Redraw) -> pd.DataFrame:

@@ -119,6 +119,12 @@ def test_every_kind_of_misbehaviour_is_an_outcome_and_spares_the_others(bench, c
     assert (failed["recall"] == 0).all() and (failed["answered"] == 0).all() and (failed["problems"] == 2).all()
 
 
+def test_a_method_that_never_answers_is_told_with_its_reason(bench, capsys):
+    bench("--methods", "bad_shape", "good", "--problems", 2, "--conditions", "noisy")
+    told = [line for line in capsys.readouterr().out.splitlines() if "never answered" in line]
+    assert len(told) == 1 and told[0].startswith("bad_shape never answered: invalid, the answer has shape")
+
+
 def test_a_method_whose_file_changed_is_not_continued(bench, tmp_path, capsys):
     (tmp_path / "mine").mkdir()
     for name in ("good.py", "blobs.py"):
