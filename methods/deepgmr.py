@@ -197,14 +197,11 @@ def usable_precision(narrowest: str, device: str) -> str:
 
     from methods.nn.pointnet import can_quantise
 
-    can = torch.cpu.get_capabilities() if device == "cpu" else {}
-    faster = {
-        "int8": device == "cpu" and can_quantise(),
-        "bfloat16": bool(can.get("amx_bf16") or can.get("avx512_bf16"))
-        if device == "cpu"
-        else torch.cuda.is_bf16_supported(False),
-        "float32": True,
-    }
+    if device == "cpu":
+        can = torch.cpu.get_capabilities()
+        faster = {"int8": can_quantise(), "bfloat16": can.get("amx_bf16") or can.get("avx512_bf16"), "float32": True}
+    else:
+        faster = {"int8": False, "bfloat16": torch.cuda.is_bf16_supported(False), "float32": True}
     return next(name for name in PRECISIONS[PRECISIONS.index(narrowest) :] if faster[name])
 
 

@@ -221,6 +221,17 @@ def test_unit_pair_is_the_same_under_rotation_and_its_poses_go_there_and_back() 
         pair.answer(np.full((4, 4), np.nan))
 
 
+def test_an_answer_is_a_rotation_to_rounding_and_nothing_else() -> None:
+    source, target, _ = problem(120)
+    pair = unit_pair(source, target)
+    for R in Rotation.random(50, random_state=0).as_matrix():
+        np.testing.assert_array_equal(pair.answer(rigid(R, np.ones(3)))[:3, :3], R)
+        sheared = R + 1e-4 * np.outer(R[0], R[1])
+        for wrong in (-R, R[:, [1, 0, 2]], 1.001 * R, 0.999 * R, sheared, np.zeros((3, 3))):
+            with pytest.raises(NoSolution, match="not a rotation"):
+                pair.answer(rigid(wrong, np.ones(3)))
+
+
 @pytest.mark.parametrize("n", [3, 4, 20, 21, 1000])
 def test_the_radius_is_numpys_quantile(n: int) -> None:
     cloud = lumpy(n)
