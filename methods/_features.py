@@ -7,9 +7,8 @@ room in metres are treated alike.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,11 +24,11 @@ Normals = NDArray[np.float64]
 Row = Sequence[float]
 
 ORIENTATIONS = ("outward", "tangent_plane", "none")
+_ROUNDING = 4 * float(np.finfo(np.float32).eps)
 QUANTILE = 0.95  # of the distances from the centroid: a few far outliers do not change the scale
 
 
-@dataclass(frozen=True)
-class UnitPair:
+class UnitPair(NamedTuple):
     """Two clouds (N, 3) and (M, 3), each moved to its centroid and divided by one common scale."""
 
     source: Points
@@ -50,54 +49,74 @@ class UnitPair:
             NoSolution: the pose is not finite, or its rotation is not one (to 1e-6).
         """
         T = np.array(T, dtype=np.float64)
-        *axes, _ = T.tolist()
-        if not all(math.isfinite(x) for row in axes for x in row):
+        rows = T.ravel().tolist()
+        if not all(map(math.isfinite, rows)):
             raise NoSolution("the solver's pose is not finite")
-        if not _is_rotation(*(row[:3] for row in axes)):
+        if not _is_rotation(rows[:3], rows[4:7], rows[8:11]):
             raise NoSolution("the solver's rotation is not a rotation")
-        R = T[:3, :3]
-        return rigid(R, self.scale * T[:3, 3] + self.target_centre - R @ self.source_centre)
+        T[:3, 3] = self.scale * T[:3, 3] + self.target_centre - T[:3, :3] @ self.source_centre
+        T[3] = 0, 0, 0, 1
+        return T
 
 
-def _is_rotation(a: Row, b: Row, c: Row) -> bool:
-    """Whether rows of a matrix are orthonormal (to 1e-6) and right-handed; a third of the time of NumPy's ten operations."""
-    dots = [sum(map(operator.mul, *pair)) for pair in ((a, a), (b, b), (c, c), (a, b), (b, c), (c, a))]
-    off = max(abs(dot - wanted) for dot, wanted in zip(dots, (1, 1, 1, 0, 0, 0), strict=True))
-    volume = sum(c[i] * (a[i - 2] * b[i - 1] - a[i - 1] * b[i - 2]) for i in range(3))
-    return off <= 1e-6 and volume > 0
+def _is_rotation(first: Row, second: Row, third: Row) -> bool:
+    """Whether rows of a matrix are orthonormal and right-handed, to 1e-6: two are, and the third is their cross product."""
+    (a, b, c), (d, e, f), (g, h, i) = first, second, third
+    unit = (a * a + b * b + c * c - 1, d * d + e * e + f * f - 1, a * d + b * e + c * f)
+    cross = (b * f - c * e - g, c * d - a * f - h, a * e - b * d - i)
+    return max(map(abs, unit + cross)) <= 1e-6
 
 
-class Centred(NamedTuple):
-    """A cloud (N, 3) float64 moved to its centroid, that centroid (3,), and the squared distances (N,) from it."""
+def unit_pair(source: Cloud, target: Cloud) -> UnitPair:
+    """Check two clouds and bring both to unit scale. In few operations on both at once: methods may take 4 ms.
 
-    points: Points
-    centre: Points
-    squares: Points
-
-
-def centred(cloud: Cloud, name: str) -> Centred:
-    """The cloud (N, 3) as seen from its centroid, if it can fix a pose at all. Few operations: methods may take 4 ms.
+    The scale is the mean over the clouds of the distance from the centroid that 95 % of the points do not exceed: the
+    same under any rotation, and about 0.87 for objects whose farthest point is at 1.
 
     Raises:
-        NoSolution: wrong shape, not finite, fewer than 3 points, all equal, or all on a line (to rounding of float32).
+        NoSolution: a cloud cannot fix a pose: wrong shape, not finite, fewer than 3 points, all equal, or all on a line (to
+            rounding of float32).
     """
-    points = np.asarray(cloud, dtype=np.float64)
-    if points.ndim != 2 or points.shape[1] != 3:
-        raise NoSolution(f"the {name} has shape {points.shape}, not (N, 3)")
-    if len(points) < 3:
-        raise NoSolution(f"the {name} has {len(points)} points; a pose needs 3")
-    centre = np.einsum("ij->j", points) / len(points)
+    n, _ = _size(source, "source"), _size(target, "target")
+    points = np.concatenate((source, target), dtype=np.float64)
+    clouds = points[:n], points[n:]
+    centres = _to_centroid(clouds[0], "source"), _to_centroid(clouds[1], "target")
+    squares = np.einsum("ij,ij->i", points, points)
+    parts = squares[:n], squares[n:]
+    for name, cloud, centre, part in zip(("source", "target"), clouds, centres, parts, strict=True):
+        _refuse_degenerate(name, cloud, centre, part)
+    scale = (radius(parts[0]) + radius(parts[1])) / 2
+    points /= scale
+    return UnitPair(*clouds, *centres, scale)
+
+
+def _size(cloud: Cloud, name: str) -> int:
+    """How many points a cloud has, if that is enough."""
+    shape = np.shape(cloud)
+    if len(shape) != 2 or shape[1] != 3:
+        raise NoSolution(f"the {name} has shape {shape}, not (N, 3)")
+    if shape[0] < 3:
+        raise NoSolution(f"the {name} has {shape[0]} points; a pose needs 3")
+    return shape[0]
+
+
+def _to_centroid(cloud: Points, name: str) -> Points:
+    """Move a cloud (N, 3) in place to its centroid (3,), and return that."""
+    centre = np.einsum("ij->j", cloud) / len(cloud)
     if not all(map(math.isfinite, centre.tolist())):
         raise NoSolution(f"the {name} has coordinates that are not finite")
-    moved = points - centre
-    squares = np.einsum("ij,ij->i", moved, moved)
-    rounding = 4 * float(np.finfo(np.float32).eps) * (math.sqrt(squares.max()) + max(map(abs, centre.tolist())))
-    first, second = _spreads(moved.T @ moved / len(points))
+    cloud -= centre
+    return centre
+
+
+def _refuse_degenerate(name: str, cloud: Points, centre: Points, squares: Points) -> None:
+    """Raise `NoSolution` if a cloud (N, 3) about its centroid, with squared distances (N,) from it, can't fix a pose."""
+    rounding = _ROUNDING * (math.sqrt(squares.max()) + max(map(abs, centre.tolist())))
+    first, second = _spreads(cloud.T @ cloud / len(cloud))
     if first <= rounding:
         raise NoSolution(f"all points of the {name} are equal")
     if second <= max(rounding, 1e-6 * first):
         raise NoSolution(f"all points of the {name} lie on a line")
-    return Centred(moved, centre, squares)
 
 
 def _spreads(covariance: Points) -> tuple[float, float]:
@@ -108,25 +127,12 @@ def _spreads(covariance: Points) -> tuple[float, float]:
 
 
 def radius(squares: Points) -> float:
-    """The quantile of distances whose squares are given (N,): what np.quantile gives, in a fifth of its time."""
+    """The quantile of distances whose squares are given (N,), which it reorders: np.quantile's, in a fifth of its time."""
     place = QUANTILE * (len(squares) - 1)
     low = int(place)
-    below, above = map(math.sqrt, np.partition(squares, (low, low + 1))[low : low + 2].tolist())
+    squares.partition((low, low + 1))
+    below, above = map(math.sqrt, squares[low : low + 2].tolist())
     return below + (above - below) * (place - low)
-
-
-def unit_pair(source: Cloud, target: Cloud) -> UnitPair:
-    """Check two clouds and bring both to unit scale.
-
-    The scale is the mean over the clouds of the distance from the centroid that 95 % of the points do not exceed: the
-    same under any rotation, and about 0.87 for objects whose farthest point is at 1.
-
-    Raises:
-        NoSolution: one of the clouds cannot fix a pose.
-    """
-    a, b = centred(source, "source"), centred(target, "target")
-    scale = (radius(a.squares) + radius(b.squares)) / 2
-    return UnitPair(a.points / scale, b.points / scale, a.centre, b.centre, scale)
 
 
 def nearest_rotation(R: NDArray[Any]) -> Points:

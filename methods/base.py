@@ -60,8 +60,8 @@ class _Scratch:
     def __init__(self) -> None:
         self.stages: dict[str, float] = {}
         self.notes: dict[str, Any] = {}
-        self.seed = 0
-        self.rng = np.random.default_rng(0)
+        self.key = 0
+        self.rng: np.random.Generator | None = None
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -173,18 +173,20 @@ class Method:
         """Called before every `register`: fresh stages, notes and generator."""
         self.scratch.stages.clear()
         self.scratch.notes.clear()
-        self.scratch.seed = seed % 2**31
-        self.scratch.rng = np.random.default_rng(seed)
+        self.scratch.key = seed
+        self.scratch.rng = None
 
     @property
     def rng(self) -> np.random.Generator:
         """The generator of this call; its seed comes from the problem's key."""
+        if self.scratch.rng is None:  # made when asked for: most methods never do
+            self.scratch.rng = np.random.default_rng(self.scratch.key)
         return self.scratch.rng
 
     @property
     def seed(self) -> int:
         """The seed of this call, 31 bits, for libraries that want an int."""
-        return self.scratch.seed
+        return self.scratch.key % 2**31
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from methods._features import centred
+from methods._features import unit_pair
 from methods.base import Cloud, Method, Pose, rigid
 
 
@@ -19,6 +19,6 @@ class RandomPose(Method):
         """See `Method.register`."""
         from scipy.spatial.transform import Rotation
 
-        a, b = centred(source, "source").centre, centred(target, "target").centre
+        pair = unit_pair(source, target)
         R = Rotation.random(random_state=self.rng).as_matrix()
-        return rigid(R, b - R @ a)
+        return rigid(R, pair.target_centre - R @ pair.source_centre)

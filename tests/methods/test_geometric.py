@@ -9,7 +9,7 @@ from scipy.spatial.transform import Rotation
 
 from common.errors import InputError
 from methods import _ransac
-from methods._features import centred, normals, radius, unit_pair
+from methods._features import normals, radius, unit_pair
 from methods._icp import FLAT, KERNELS, METRICS, directions, step, thinned
 from methods.base import Method, NoSolution, rigid
 from methods.fgr import Fgr
@@ -239,7 +239,8 @@ def test_the_radius_is_numpys_quantile(n: int) -> None:
 
 
 def test_three_points_are_enough_for_the_check() -> None:
-    assert centred(np.eye(3, dtype=np.float32), "source").points.shape == (3, 3)
+    corners = np.eye(3, dtype=np.float32)
+    assert unit_pair(corners, corners).source.shape == (3, 3)
 
 
 @pytest.mark.parametrize("orientation", ["outward", "tangent_plane"])
