@@ -11,22 +11,34 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bench import stop
+from common.errors import InputError
 from methods.registry import build, environment_of
 
 SETUP_PATIENCE_S = 600.0
 TAIL_BYTES = 4000
 WATCH_S = 0.05
 """How often memory is looked at while a call takes long."""
+BRIEF_S = 0.5
+"""A method whose calls take less is sent the next call while it works on one."""
+ROOM = 1 << 20
+"""Bytes that a pipe to a process should hold."""
 ROOT = Path(__file__).resolve().parent.parent
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BENCH_THREADS", "OMP_THREAD_LIMIT")
+
+Points = NDArray[np.float32]
+Message = dict[str, Any]
+Reply = dict[str, Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -49,22 +61,39 @@ class Limits:
     memory_gb: float
 
 
+@dataclass(frozen=True)
+class Call:
+    """One call of a method: clouds (N, 3) and (M, 3) of one pair or, all of the same sizes, of several, and a seed."""
+
+    sources: Sequence[Points]
+    targets: Sequence[Points]
+    seed: int
+
+    @property
+    def message(self) -> Message:
+        """What is sent: nothing but the clouds and the seed."""
+        if len(self.sources) == 1:
+            return {"do": "register", "source": self.sources[0], "target": self.targets[0], "seed": self.seed}
+        return {"do": "register_batch", "sources": [*self.sources], "targets": [*self.targets], "seed": self.seed}
+
+
 class Child:
     """A method in a process of its own, kept warm between calls and replaced after a crash or a time-out."""
 
     def __init__(self, setting: Setting, limits: Limits) -> None:
         self.setting, self.limits = setting, limits
         self.process: subprocess.Popen[bytes] | None = None
-        self.ready: dict[str, Any] = {}
+        self.ready: Reply = {}
+        self._sent = 0  # messages that the process has and has not answered
 
-    def start(self) -> dict[str, Any]:
+    def start(self) -> Reply:
         """Start the process and set the method up; returns its reply (`status`: ok, unavailable, input, error, …)."""
         if self.process is not None:
             return self.ready
         ready = self._spawn()
         return self._spawn() if ready.get("killed") else ready
 
-    def _spawn(self) -> dict[str, Any]:
+    def _spawn(self) -> Reply:
         s = self.setting
         self.process = subprocess.Popen(
             [sys.executable, "-m", "bench.worker"],
@@ -78,8 +107,9 @@ class Child:
             start_new_session=True,  # Ctrl-C is the parent's to handle
         )
         # SimpleQueue.get waits for ever if a signal's handler takes longer than what is left of its timeout (Python 3.11)
-        self._replies: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._replies: queue.Queue[Reply | None] = queue.Queue()
         self._tail = bytearray()
+        self._sent, self._room = 0, _widened(self.process.stdin)
         for target, args in (
             (_read, (self.process.stdout, self._replies)),
             (_drain, (self.process.stderr, self._tail)),
@@ -87,54 +117,94 @@ class Child:
             threading.Thread(target=target, args=args, daemon=True).start()
         return self.set_up(s)
 
-    def set_up(self, setting: Setting) -> dict[str, Any]:
+    def set_up(self, setting: Setting) -> Reply:
         """Set a method up, in the running process if there is one (its variables stay those it was started with)."""
         self.setting = s = setting
         if self.process is None:
             return self.start()
         ask = {"do": "setup", "method": s.method, "device": s.device, "seed": s.seed, "domain": s.domain}
         # Loading and building (a compiler may run) has its own patience.
-        self.ready = self._ask(ask | {"plugins": s.plugins}, max(self.limits.timeout, SETUP_PATIENCE_S))
+        self.ready = self._ask([ask | {"plugins": s.plugins}], max(self.limits.timeout, SETUP_PATIENCE_S))
         return self.ready
 
-    def register(self, source: NDArray[np.float32], target: NDArray[np.float32], seed: int) -> dict[str, Any]:
+    def register(self, source: Points, target: Points, seed: int) -> Reply:
         """One call: the worker's reply, or one that says how the process ended (`timeout`, `crash`)."""
-        return self._call({"do": "register", "source": source, "target": target, "seed": seed}, self.limits.timeout)
+        return self.ask(Call((source,), (target,), seed))
 
-    def register_batch(
-        self, sources: list[NDArray[np.float32]], targets: list[NDArray[np.float32]], seed: int
-    ) -> dict[str, Any]:
-        """One call on several pairs, as `register`; it may take the time of as many."""
-        ask = {"do": "register_batch", "sources": sources, "targets": targets, "seed": seed}
-        return self._call(ask, self.limits.timeout * len(sources))
+    def ask(self, call: Call) -> Reply:
+        """One call, as `register`; on several pairs it may take the time of as many."""
+        return self._call([call.message], self.limits.timeout * len(call.sources))
 
-    def gaussians(self, source: NDArray[np.float32], target: NDArray[np.float32]) -> dict[str, Any]:
+    def replies(self, calls: Iterable[tuple[T, Call]]) -> Generator[tuple[T, Reply]]:
+        """The replies to calls, in their order, each with what stood beside its call.
+
+        While the method works on one call, the next is sent already, unless the last took `BRIEF_S` or more.
+
+        Raises:
+            InputError: as `calls` does, after the replies to what came before.
+        """
+        rest, fault = iter(calls), None
+        waiting: deque[tuple[T, Call]] = deque()
+        brief, more = False, True
+        try:
+            while more or waiting:
+                while more and len(waiting) < 1 + brief:
+                    try:
+                        waiting.append(next(rest))
+                    except (StopIteration, InputError) as end:
+                        more, fault = False, end
+                if waiting:
+                    messages = [call.message for _, call in waiting]
+                    reply = self._call(messages, self.limits.timeout * len(waiting[0][1].sources))
+                    brief = reply.get("time_ms", np.inf) < 1e3 * BRIEF_S
+                    yield waiting.popleft()[0], reply
+        finally:
+            if self._sent:  # nobody waits for these replies any more
+                self.close()
+        if isinstance(fault, InputError):
+            raise fault
+
+    def gaussians(self, source: Points, target: Points) -> Reply:
         """The mixtures by which the method matches a pair: as `register`, with `gaussians` in the reply."""
-        return self._call({"do": "gaussians", "source": source, "target": target, "seed": 0}, self.limits.timeout)
+        return self._call([{"do": "gaussians", "source": source, "target": target, "seed": 0}], self.limits.timeout)
 
-    def check(self, name: str, patience: float) -> dict[str, Any]:
+    def check(self, name: str, patience: float) -> Reply:
         """One check of `bench.conformance` in the process: its reply, or how the process ended, within seconds."""
-        return self._call({"do": "check", "check": name}, patience)
+        return self._call([{"do": "check", "check": name}], patience)
 
-    def _call(self, message: dict[str, Any], patience: float) -> dict[str, Any]:
-        """The reply; asked once more where the process was killed from outside, which need not be the method's fault."""
+    def _call(self, messages: list[Message], patience: float) -> Reply:
+        """The reply to the first message, those after it may be sent too.
+
+        Asked once more where the process was killed from outside, which need not be the method's fault.
+        """
         for _ in range(2):
             ready = self.start()
-            reply = self._ask(message, patience) if ready["status"] == "ok" else ready
+            reply = self._ask(messages, patience) if ready["status"] == "ok" else ready
             if not reply.get("killed"):
                 break
         return reply
 
-    def _ask(self, message: dict[str, Any], patience: float) -> dict[str, Any]:
-        assert self.process is not None and self.process.stdin is not None
+    def _ask(self, messages: list[Message], patience: float) -> Reply:
         try:
-            pickle.dump(message, self.process.stdin, protocol=5)
-            self.process.stdin.flush()
+            self._send(messages)
         except OSError:
             return self._post_mortem()
-        return self._wait(time.monotonic() + patience, patience)
+        reply = self._wait(time.monotonic() + patience, patience)
+        self._sent = max(self._sent - 1, 0)
+        return reply
 
-    def _wait(self, deadline: float, patience: float) -> dict[str, Any]:
+    def _send(self, messages: list[Message]) -> None:
+        """Write what of the messages the process does not have yet; beyond the first only what the pipe surely holds."""
+        assert self.process is not None and self.process.stdin is not None
+        for number, message in enumerate(messages[self._sent :], self._sent):
+            data = pickle.dumps(message, protocol=5)
+            if number and len(data) > self._room // 2:
+                return  # the process reads it when it has answered: writing would wait for that, past all deadlines
+            self.process.stdin.write(data)
+            self.process.stdin.flush()
+            self._sent += 1
+
+    def _wait(self, deadline: float, patience: float) -> Reply:
         """The reply, or what the process is killed for: even native code can't outstay its limits.
 
         Raises:
@@ -175,7 +245,7 @@ class Child:
                     total += process.memory_info().rss
         return total / 1e9
 
-    def _post_mortem(self) -> dict[str, Any]:
+    def _post_mortem(self) -> Reply:
         assert self.process is not None
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(5)
@@ -199,10 +269,19 @@ class Child:
         with contextlib.suppress(OSError):
             assert self.process.stdin is not None
             self.process.stdin.close()  # the others are their readers' to close
-        self.process = None
+        self.process, self._sent = None, 0
 
 
-def _read(pipe: Any, replies: queue.Queue[dict[str, Any] | None]) -> None:
+def _widened(pipe: Any) -> int:
+    """Let a pipe hold more, and return how many bytes; 0 where the system does not tell."""
+    with contextlib.suppress(ImportError, AttributeError, OSError):
+        import fcntl
+
+        return fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, ROOM)
+    return 0
+
+
+def _read(pipe: Any, replies: queue.Queue[Reply | None]) -> None:
     """Hand on replies until the pipe ends; a broken reply counts as the end."""
     with pipe:
         try:

@@ -6,16 +6,16 @@ import atexit
 import contextlib
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from bench import stop
-from bench.child import Child, Limits, Setting
+from bench.child import Call, Child, Limits, Reply, Setting
 from bench.outcome import Outcome, pose_fault
 from bench.plan import Piece
 from common.errors import InputError
@@ -25,6 +25,8 @@ from datasets.problems import Problem, ProblemKey, call_seed, make_problem
 
 PATIENCE_S = 15.0
 """A worker hands its outcomes in at least this often (or after one call, if that takes longer)."""
+
+T = TypeVar("T")
 
 _kept: dict[Setting, Child] = {}
 _one_at_a_time = threading.Lock()  # a Dask worker may have several threads
@@ -50,18 +52,35 @@ def solve_load(load: list[Piece]) -> list[tuple[Piece, list[Outcome]]]:
     """
     stop.listen()
     found: list[tuple[Piece, list[Outcome]]] = [(piece, []) for piece in load]
-    start = time.monotonic()
     try:
         with _one_at_a_time, contextlib.suppress(stop.Stopped), contextlib.closing(_drawn(load)) as drawn:
-            for number, problems in drawn:
-                piece, outcomes = found[number]
-                outcomes += ask_all(_child(piece.setting, piece.limits), problems, "accuracy", piece.repeat)
-                if stop.asked() or time.monotonic() - start > PATIENCE_S:
-                    break
+            child = _child(load[0].setting, load[0].limits)
+            calls = _until(time.monotonic() + PATIENCE_S, _calls(load, drawn))
+            with contextlib.closing(child.replies(calls)) as replies:
+                for (number, problems), reply in replies:
+                    piece, outcomes = found[number]
+                    outcomes += _outcomes(piece.setting, problems, reply, "accuracy", piece.repeat)
     except InputError:
         if not any(outcomes for _, outcomes in found):
             raise
     return [(piece, outcomes) for piece, outcomes in found if outcomes]
+
+
+def _calls(
+    load: list[Piece], drawn: Iterable[tuple[int, list[Problem]]]
+) -> Iterator[tuple[tuple[int, list[Problem]], Call]]:
+    """The calls on problems, each with the piece's number and its problems."""
+    for number, problems in drawn:
+        for group in _same_sizes(problems):
+            yield (number, group), _call(load[number].setting, group, load[number].repeat)
+
+
+def _until(deadline: float, calls: Iterable[T]) -> Iterator[T]:
+    """One call, and more until the deadline or until Ctrl-C."""
+    for call in calls:
+        yield call
+        if stop.asked() or time.monotonic() > deadline:
+            return
 
 
 def _drawn(load: list[Piece]) -> Generator[tuple[int, list[Problem]]]:
@@ -85,26 +104,33 @@ def _drawn(load: list[Piece]) -> Generator[tuple[int, list[Problem]]]:
 
 def ask_all(child: Child, problems: list[Problem], phase: str, repeat: int) -> list[Outcome]:
     """A method's outcomes on problems. Those with clouds of the same sizes are asked in one call, one alone as it is."""
-    by_size: dict[tuple[int, int], list[Problem]] = {}
-    for problem in problems:
-        by_size.setdefault((len(problem.source), len(problem.target)), []).append(problem)
-    found: list[Outcome] = []
-    for group in by_size.values():
-        found += _together(child, group, phase, repeat) if len(group) > 1 else [ask(child, group[0], phase, repeat)]
-    return found
+    s, groups = child.setting, _same_sizes(problems)
+    return [o for g in groups for o in _outcomes(s, g, child.ask(_call(s, g, repeat)), phase, repeat)]
 
 
 def ask(child: Child, problem: Problem, phase: str, repeat: int) -> Outcome:
-    """One call of a method on a problem. Only the two clouds and a seed leave this process."""
-    seed = call_seed(problem, child.setting.method, repeat)
-    return _outcome(child.setting, problem, child.register(problem.source, problem.target, seed), phase, repeat, 1)
+    """One call of a method on a problem."""
+    return ask_all(child, [problem], phase, repeat)[0]
 
 
-def _together(child: Child, problems: list[Problem], phase: str, repeat: int) -> list[Outcome]:
-    """One call on several problems: each gets its own answer, or what became of the call as a whole."""
-    n, s = len(problems), child.setting
+def _same_sizes(problems: list[Problem]) -> list[list[Problem]]:
+    groups: dict[tuple[int, int], list[Problem]] = {}
+    for problem in problems:
+        groups.setdefault((len(problem.source), len(problem.target)), []).append(problem)
+    return list(groups.values())
+
+
+def _call(s: Setting, problems: list[Problem], repeat: int) -> Call:
+    """One call on problems, with the seed of the first. Only clouds and a seed leave this process."""
     seed = call_seed(problems[0], s.method, repeat)
-    reply = child.register_batch([p.source for p in problems], [p.target for p in problems], seed)
+    return Call([p.source for p in problems], [p.target for p in problems], seed)
+
+
+def _outcomes(s: Setting, problems: list[Problem], reply: Reply, phase: str, repeat: int) -> list[Outcome]:
+    """What one call gave: to each problem of several its own answer, or what became of the call as a whole."""
+    n = len(problems)
+    if n == 1:
+        return [_outcome(s, problems[0], reply, phase, repeat, 1)]
     answers = reply.pop("answers", [])
     if reply["status"] == "ok" and len(answers) != n:
         reply |= {"status": "invalid", "message": f"register_batch gives {len(answers)} answers to {n} pairs"}
@@ -117,7 +143,7 @@ def _together(child: Child, problems: list[Problem], phase: str, repeat: int) ->
     return [_outcome(s, p, reply | one, phase, repeat, n) for p, one in zip(problems, answers, strict=True)]
 
 
-def _outcome(s: Setting, problem: Problem, reply: dict[str, Any], phase: str, repeat: int, batch: int) -> Outcome:
+def _outcome(s: Setting, problem: Problem, reply: Reply, phase: str, repeat: int, batch: int) -> Outcome:
     """What is recorded of a reply."""
     reply = judged(reply)
     measured = ("time_ms", "peak_mb", "gpu_memory_mb", "stages", "notes")
@@ -138,7 +164,7 @@ def _outcome(s: Setting, problem: Problem, reply: dict[str, Any], phase: str, re
     )
 
 
-def judged(reply: dict[str, Any]) -> dict[str, Any]:
+def judged(reply: Reply) -> Reply:
     """A child's reply, with a pose only if it is one: status `invalid` if not; `skipped` where the method is unavailable.
 
     Raises:

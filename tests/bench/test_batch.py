@@ -104,11 +104,11 @@ def test_only_clouds_and_a_seed_cross_with_a_batch(child, monkeypatch):
     one.start()
     ask = one._ask
     monkeypatch.setattr(
-        one, "_ask", lambda message, patience: (sent.append((message, patience)), ask(message, patience))[1]
+        one, "_ask", lambda messages, patience: (sent.append((messages, patience)), ask(messages, patience))[1]
     )
     problems = pairs(3)
     solve.ask_all(one, problems, "accuracy", 0)
-    (message, patience) = sent[0]
+    ((message,), patience) = sent[0]
     assert set(message) == {"do", "sources", "targets", "seed"} and isinstance(message["seed"], int)
     assert all(a is p.source for a, p in zip(message["sources"], problems, strict=True))
     assert patience == 3 * 20

@@ -1,4 +1,4 @@
-"""A method's process that is killed from outside: the call is made once more, and then it counts."""
+"""A method's process: what becomes of calls when it is killed, hangs or ends, alone and one after the other."""
 
 import os
 import signal
@@ -9,7 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.child import Child, Limits, Setting
+from bench import child as child_module
+from bench.child import Call, Child, Limits, Setting
+from common.errors import InputError
+from tests.bench.plugins.picky import EXIT, KILL, SLEEP
 
 PLUGINS = Path(__file__).parent / "plugins"
 CLOUD = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32)
@@ -53,3 +56,70 @@ def test_a_signal_whose_handler_takes_longer_than_a_look_does_not_stretch_the_de
     finally:
         signal.signal(signal.SIGALRM, before)
         child.close()
+
+
+@pytest.fixture
+def picky():
+    made = Child(Setting("picky", "blobs", plugins=PLUGINS), Limits(3, 4))
+    assert made.start()["status"] == "ok"
+    yield made
+    made.close()
+
+
+def calls(*firsts, points=20, pulled=None):
+    """Calls whose source begins with these numbers; `pulled` learns when each is asked for."""
+    for first in firsts:
+        if pulled is not None:
+            pulled.append(first)
+        source = np.full((points, 3), first, dtype=np.float32)
+        yield first, Call((source,), (source,), 0)
+
+
+def test_calls_that_follow_each_other_get_their_own_answers(picky):
+    asked = [1.0, 2.0, SLEEP, 3.0, EXIT, 4.0, 5.0, KILL, 6.0]
+    ends = {SLEEP: "timeout", EXIT: "crash", KILL: "crash"}
+    found = list(picky.replies(calls(*asked)))
+    assert [first for first, _ in found] == asked
+    for first, reply in found:
+        assert reply["status"] == ends.get(first, "ok")
+        if reply["status"] == "ok":
+            assert reply["pose"][:3, 3].tolist() == [first] * 3
+
+
+def test_the_next_call_is_sent_while_the_method_works_on_a_brief_one(picky, monkeypatch):
+    pulled = []
+    seen = [len(pulled) for _ in picky.replies(calls(1, 2, 3, 4, pulled=pulled))]
+    assert seen == [1, 3, 4, 4]  # how brief it is, is known after the first
+    monkeypatch.setattr(child_module, "BRIEF_S", 0.0)
+    pulled.clear()
+    assert [len(pulled) for _ in picky.replies(calls(1, 2, 3, pulled=pulled))] == [1, 2, 3]
+
+
+def test_clouds_that_no_pipe_holds_are_not_sent_ahead(picky):
+    big = 60_000  # 720 kB a cloud
+    for _, reply in picky.replies([*calls(1), *calls(2, 3, points=big), *calls(4)]):
+        assert reply["status"] == "ok"
+    hang = [*calls(1, 2), *calls(SLEEP), *calls(5, points=big)]
+    begun = time.monotonic()
+    assert [reply["status"] for _, reply in picky.replies(hang)] == ["ok", "ok", "timeout", "ok"]
+    assert time.monotonic() - begun < 20  # writing never waited for the sleeper
+
+
+def test_replies_that_nobody_waits_for_are_not_taken_for_others(picky):
+    replies = picky.replies(calls(1, 2, 3, 4))
+    next(replies), next(replies)
+    replies.close()
+    first, call = next(calls(9))
+    assert picky.ask(call)["pose"][0, 3] == first
+
+
+def test_broken_input_comes_after_the_replies_before_it(picky):
+    def until_broken():
+        yield from calls(1, 2, 3)
+        raise InputError("broken")
+
+    found = []
+    with pytest.raises(InputError, match="broken"):
+        for first, _ in picky.replies(until_broken()):
+            found.append(first)
+    assert found == [1, 2, 3]

@@ -1,5 +1,6 @@
 """Whole runs through the command line, on a data set and methods from a plug-in folder."""
 
+import contextlib
 import json
 import pickle
 import shutil
@@ -140,9 +141,13 @@ def test_a_method_whose_file_changed_is_not_continued(bench, tmp_path, capsys):
 
 
 def _left_behind():
-    """Worker processes of this environment's Python that still run; another checkout's are not this test's."""
-    mine = [p.info["cmdline"] or [] for p in psutil.process_iter(["cmdline", "status"]) if p.info["status"] != "zombie"]
-    return [c for c in mine if "bench.worker" in c and c[0] == sys.executable]
+    """Worker processes that still run in this checkout."""
+    mine = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if "bench.worker" in process.cmdline() and process.cwd() == str(ROOT) and process.status() != "zombie":
+                mine.append(process.cmdline())
+    return mine
 
 
 def test_the_same_command_continues_and_another_configuration_is_refused(bench, capsys):
@@ -234,8 +239,8 @@ def test_points_that_fixed_sets_lack_are_skipped_with_the_reason(bench, capsys):
 def test_only_two_clouds_and_a_seed_cross_into_a_worker(monkeypatch):
     """Every byte that goes to the worker is read here: an array or string that holds the truth would show."""
     sent = []
-    real = pickle.dump
-    monkeypatch.setattr(child.pickle, "dump", lambda o, f, **k: (sent.append(o), real(o, f, **k))[1])
+    real = pickle.dumps
+    monkeypatch.setattr(child.pickle, "dumps", lambda o, **k: (sent.append(o), real(o, **k))[1])
     from bench.solve import ask
 
     problem = make_problem(load("blobs", None, PLUGINS), ProblemKey("blobs", "noisy", 50, 1))

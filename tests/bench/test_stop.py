@@ -9,15 +9,15 @@ import sys
 import time
 from dataclasses import replace
 
+import numpy as np
 import psutil
 import pytest
 
 from bench import solve, stop
-from bench.child import ROOT, Limits, Setting
-from bench.outcome import Outcome
+from bench.child import BRIEF_S, ROOT, Child, Limits, Setting
 from bench.plan import LOAD, LOADS, PIECE, Cell, Piece, make_loads
 from common.errors import InputError
-from datasets.problems import ProblemKey
+from datasets.problems import Problem, ProblemKey
 from tests.bench.test_run import PLUGINS, _count
 
 WITHIN_S = 1.0
@@ -107,6 +107,20 @@ def _is_set_up(record):
         return False
 
 
+class Asked(Child):
+    """A child that answers at once; time passes on its clock alone, `clock.call` seconds a problem."""
+
+    def __init__(self, clock):
+        super().__init__(Setting("m", "d"), Limits(600, 8))
+        self.clock = clock
+
+    def _call(self, messages, patience):
+        n = len(messages[0].get("sources", [0]))
+        self.clock.now += self.clock.call * n
+        answer = {"status": "ok", "pose": np.eye(4)}
+        return {**answer, "answers": [answer] * n, "time_ms": 1e3 * self.clock.call * n}
+
+
 @pytest.fixture
 def clock(monkeypatch):
     """Time that passes by calls alone; a call takes `clock.call` seconds."""
@@ -117,16 +131,10 @@ def clock(monkeypatch):
         def monotonic(self):
             return self.now
 
-    made = Clock()
-
-    def ask_all(child, problems, phase, repeat):
-        made.now += made.call * len(problems)
-        return [Outcome("m", p, "ok", phase, repeat, batch=len(problems)) for p in problems]
-
+    made, cloud = Clock(), np.zeros((10, 3), np.float32)
     monkeypatch.setattr(solve, "time", made)
-    monkeypatch.setattr(solve, "ask_all", ask_all)
-    monkeypatch.setattr(solve, "draw", lambda key, *_: key.id)
-    monkeypatch.setattr(solve, "_child", lambda *_: None)
+    monkeypatch.setattr(solve, "draw", lambda key, *_: Problem(key, cloud, cloud, np.eye(4), np.eye(4), {}))
+    monkeypatch.setattr(solve, "_child", lambda *_: Asked(made))
     monkeypatch.setattr(stop, "listen", lambda: None)
     return made
 
@@ -145,7 +153,8 @@ def solved(*load):
 def test_a_lost_worker_costs_a_minute_at_most_unless_a_single_call_takes_longer(clock, call):
     clock.call = call
     outcomes = solved(piece())
-    assert outcomes and clock.now <= solve.PATIENCE_S + call < 60
+    ahead = call if call < BRIEF_S else 0.0  # one more was sent
+    assert outcomes and clock.now <= solve.PATIENCE_S + call + ahead + 1e-9 < 60
     assert len(outcomes) == PIECE or clock.now > solve.PATIENCE_S, "no less than fits is handed in"
 
 
@@ -167,13 +176,17 @@ def test_the_pieces_of_a_load_share_the_patience_and_each_outcome_comes_with_its
     assert len(solved(*3 * [piece(10)])) == solve.PATIENCE_S + 1
 
 
-def test_data_that_break_end_a_load_but_lose_nothing_finished(clock, monkeypatch):
-    def draw(key, *_):
+@pytest.mark.parametrize("call", [0.1, 1.0])
+def test_data_that_break_end_a_load_but_lose_nothing_finished(clock, monkeypatch, call):
+    given = solve.draw
+
+    def draw(key, *rest):
         if key.index == 2:
             raise InputError("shape 2: damaged")
-        return key.id
+        return given(key, *rest)
 
     monkeypatch.setattr(solve, "draw", draw)
+    clock.call = call
     outcomes = solved(piece())
     assert [o.problem for o in outcomes] == [key.id for key in piece().keys[:2]]
     with pytest.raises(InputError, match="shape 2"):
@@ -198,12 +211,12 @@ def test_a_worker_that_was_asked_to_stop_takes_no_more(clock, monkeypatch):
 
 
 def test_a_call_given_up_keeps_those_before_it(clock, monkeypatch):
-    given = solve.ask_all
+    given = Asked._call
 
-    def ask_all(child, problems, *rest):
+    def call(child, *rest):
         if clock.now >= 2:
             raise stop.Stopped
-        return given(child, problems, *rest)
+        return given(child, *rest)
 
-    monkeypatch.setattr(solve, "ask_all", ask_all)
+    monkeypatch.setattr(Asked, "_call", call)
     assert len(solved(piece())) == 2

@@ -28,9 +28,9 @@ def test_no_process_starts_while_another_is_timed(tmp_path, monkeypatch):
                 events.append("start")
             return super().start()
 
-        def register(self, *asked):
+        def ask(self, call):
             events.append("ask")
-            return super().register(*asked)
+            return super().ask(call)
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(timing, "Child", Watched)

@@ -259,8 +259,9 @@ class Fake:
     def set_up(self, setting):
         self.setting = setting
 
-    def register(self, source, target, seed):
+    def ask(self, call):
         self.calls += 1
+        (source,) = call.sources
         mode, pose = self.setting.method.partition("mode=")[2].rstrip("]"), np.array(self.truth[source.tobytes()])
         if mode == "fails":
             return {"status": "timeout", "time_ms": 9.0}
