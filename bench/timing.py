@@ -55,6 +55,7 @@ class Stopwatch:
         self.methods = {m: registry.build(m, place.plugins) for m in self.children}
         self.spent: defaultdict[tuple[str, str], float] = defaultdict(float)
         self.warm: set[tuple[str, int, str]] = set()
+        self.warm_up_s = 0.0
 
     def run(self) -> None:
         """Time what is not yet in the record."""
@@ -79,6 +80,7 @@ class Stopwatch:
             starters.shutdown()
         if sentinel:
             self.record.put("sentinel_ms", sentinel)
+            self.record.put("warm_up_s", self.warm_up_s)
 
     def _make_cells(self) -> list[Cell]:
         """The run's first data set and its second condition (noisy, by default), at every point count."""
@@ -131,7 +133,7 @@ class Stopwatch:
         ask = self.children[turn.method], problems, turn.phase, turn.number
         if (turn.method, turn.cell.points, turn.phase) not in self.warm:
             self.warm.add((turn.method, turn.cell.points, turn.phase))
-            solve.ask_all(*ask)
+            self.warm_up_s += float(np.nansum([o.time_ms for o in solve.ask_all(*ask)])) / 1e3
         outcomes = solve.ask_all(*ask)
         self.spent[turn.method, turn.phase] += time.monotonic() - start
         return outcomes

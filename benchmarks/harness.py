@@ -120,6 +120,8 @@ def efficiency(name: str, asked: str) -> None:
         wall = time.perf_counter() - start
         with sqlite3.connect(Path(place) / "results" / "e" / "record.sqlite") as db:
             work = dict(db.execute("SELECT phase, SUM(time_ms) / 1e3 FROM outcomes GROUP BY phase"))
+            warm = db.execute("SELECT value FROM meta WHERE key = 'warm_up_s'").fetchone()
+            work["warm-up"] = float(warm[0]) if warm else 0.0
     ends = {
         found[1]: (when, int(found[2]))
         for when, line in said
@@ -138,8 +140,11 @@ def efficiency(name: str, asked: str) -> None:
         print(
             f"  registering: {took} s x {JOBS}, {solved:.0f} s of them work of methods: {solved / (took * JOBS or 1):.2f}"
         )
-        timed = sum(s for phase, s in work.items() if phase != "accuracy")
-        print(f"  timing: {alone:.0f} s on one process by design, {timed:.0f} s of them recorded calls of methods")
+        timed = total - solved
+        print(
+            f"  timing: {alone:.0f} s on one process by design, {timed:.0f} s of them work of methods "
+            f"({work['warm-up']:.0f} s to warm up): {timed / (alone or 1):.2f}"
+        )
         print(f"  after: {wall - when - alone:.0f} s (CSVs, plots, report)")
 
 
