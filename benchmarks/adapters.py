@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,10 +34,23 @@ def bare(method: Method, name: str, problem: Problem) -> Call:
     return BARE[name](method, pair)
 
 
-def fpfh(method: FeatureMethod, pair: UnitPair) -> tuple[list[Any], list[Any]]:
+class FeatureSettings(Protocol):
+    """What FPFH features depend on: what a `FeatureMethod` has, too."""
+
+    @property
+    def normal_radius(self) -> float: ...
+    @property
+    def feature_radius(self) -> float: ...
+    @property
+    def feature_neighbours(self) -> int: ...
+    @property
+    def orientation(self) -> str: ...
+
+
+def fpfh(by: FeatureSettings, pair: UnitPair) -> tuple[list[Any], list[Any]]:
     """Open3D's clouds with normals, and their FPFH features."""
-    search = open3d().geometry.KDTreeSearchParamHybrid(method.feature_radius, method.feature_neighbours)
-    clouds = [point_cloud(c, normals(c, method.normal_radius, method.orientation)) for c in (pair.source, pair.target)]
+    search = open3d().geometry.KDTreeSearchParamHybrid(by.feature_radius, by.feature_neighbours)
+    clouds = [point_cloud(c, normals(c, by.normal_radius, by.orientation)) for c in (pair.source, pair.target)]
     return clouds, [open3d().pipelines.registration.compute_fpfh_feature(cloud, search) for cloud in clouds]
 
 

@@ -30,10 +30,14 @@ logging.getLogger("trimesh").addHandler(logging.NullHandler())
 
 @dataclass(frozen=True, eq=False)
 class Geometry:
-    """Points (N, 3) float64, N >= 3 and finite, and triangles (T, 3, 3) where the file has faces."""
+    """Points (N, 3) float64, N >= 3 and finite, and triangles (T, 3, 3) where the file has faces.
+
+    `unseen` counts rows left out because all their coordinates are NaN: so depth cameras write where they saw nothing.
+    """
 
     points: Array
     triangles: Array | None = None
+    unseen: int = 0
 
 
 Reader = Callable[[Path], Geometry]
@@ -64,7 +68,7 @@ def read(file: Path, finish: Finish | None = None, reader: Reader | None = None)
             warnings.simplefilter("ignore")
             if not file.stat().st_size:
                 raise Complaint("is empty")
-            found = _checked(reader(file))
+            found = _checked(_seen(reader(file)))
             return finish(found) if finish else found
     except Exception as error:  # what a parser throws at damage is anything
         said = " ".join(str(error).split())[:200]
@@ -100,6 +104,14 @@ def read_all(
 def bad_remark(bad: list[str]) -> tuple[str, ...]:
     """What a run says of files left out: how many, and the first."""
     return (f"{len(bad)} files are left out, the first because of: {bad[0]}",) if bad else ()
+
+
+def _seen(found: Geometry) -> Geometry:
+    """A cloud without the rows that are no points."""
+    if found.triangles is not None:
+        return found
+    unseen = np.isnan(found.points).all(axis=1)
+    return Geometry(found.points[~unseen], unseen=int(unseen.sum())) if unseen.any() else found
 
 
 def _checked(found: Geometry) -> Geometry:

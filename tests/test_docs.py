@@ -41,6 +41,7 @@ NOT_RUN = {
     "benchmarks.memory": "measures for minutes",
     "benchmarks.adapters": "measures for minutes",
     "benchmarks.teaser": "measures for minutes",
+    "benchmarks.scan_settings": "measures for minutes",
     "docs.make_geometric": "reads runs of hours; a test below makes its tables from rows",
 }
 

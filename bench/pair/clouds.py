@@ -108,6 +108,11 @@ def open_scans(files: tuple[Path, Path], points: int, factor: float | None) -> S
     clouds = [_cloud(f, g, points) for f, g in zip(files, grown, strict=True)]
     size = min(sizes[0] * scale, sizes[1])
     notes = [f"the source's coordinates were multiplied by {scale:g}: {_why(factor, sizes)}"] if scale != 1 else []
+    for file, geometry in zip(files, found, strict=True):
+        if geometry.unseen:
+            notes.append(
+                f"{file.name} has {geometry.unseen} rows of NaN, where its scanner saw nothing: they are left out"
+            )
     notes += [note for c in clouds for note in _told(c)]
     shifts, apart = _shifts(clouds[0].thin, clouds[1].thin, sizes[0] * scale + sizes[1])
     notes += [apart] if apart else []

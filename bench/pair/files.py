@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import math
@@ -22,16 +23,31 @@ def write_files(result: Result, folder: Path) -> None:
     """
     for sub in ("poses", "aligned"):
         (folder / sub).mkdir(parents=True, exist_ok=True)
+    _remove_former(folder)
     (folder / "poses.json").write_text(json.dumps(described(result), indent=2, ensure_ascii=False) + "\n")
     _csv(folder / "table.csv", [result.row(a) for a in result.answers])
     _csv(folder / "agreement.csv", agreement_rows(result))
     for answer in result.posed:
         assert answer.pose is not None
-        name = slug(answer.method)
-        np.savetxt(folder / "poses" / f"{name}.txt", answer.pose, fmt="%.12g")
-        write_ply(folder / "aligned" / f"{name}.ply", move(answer.pose, result.scans.source.thin))
+        pose, aligned = _files_of(answer.method, folder)
+        np.savetxt(pose, answer.pose, fmt="%.12g")
+        write_ply(aligned, move(answer.pose, result.scans.source.thin))
     if result.best is not None and result.best.pose is not None:
         write_ply(folder / "aligned.ply", move(result.best.pose, result.scans.source.whole))
+
+
+def _files_of(method: str, folder: Path) -> tuple[Path, Path]:
+    """A method's pose and the thinned source moved by it."""
+    return folder / "poses" / f"{slug(method)}.txt", folder / "aligned" / f"{slug(method)}.ply"
+
+
+def _remove_former(folder: Path) -> None:
+    """Remove what an earlier pair wrote here of methods, and nothing else: not every method has a pose again."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        for former in json.loads((folder / "poses.json").read_text())["methods"]:
+            for file in _files_of(former["method"], folder):
+                file.unlink(missing_ok=True)
+        (folder / "aligned.ply").unlink(missing_ok=True)
 
 
 def described(result: Result) -> dict[str, Any]:

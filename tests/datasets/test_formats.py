@@ -103,6 +103,16 @@ def test_what_is_wrong_is_one_line_with_the_file(tmp_path, name, content, says):
     assert name in str(error.value) and says in str(error.value) and "\n" not in str(error.value)
 
 
+def test_rows_of_a_cloud_that_a_camera_left_empty_are_no_points(tmp_path):
+    file = tmp_path / "organised.xyz"
+    file.write_text("nan nan nan\n1 2 3\n4 5 6\nnan nan nan\n7 8 9\n")
+    found = formats.read(file)
+    assert found.points.tolist() == [[1, 2, 3], [4, 5, 6], [7, 8, 9]] and found.unseen == 2
+    file.write_text("nan nan nan\n1 2 3\n")
+    with pytest.raises(InputError, match="has 1 points, 3 are the least"):
+        formats.read(file)
+
+
 def test_a_folder_is_told_from_a_file_without_a_suffix(tmp_path):
     with pytest.raises(InputError, match="is a folder; give one file in it"):
         formats.read(tmp_path)
