@@ -1,8 +1,9 @@
-"""Timing: one method process works at a time, methods interleaved round by round, after a warm-up."""
+"""Timing: one method process works at a time, methods interleaved round by round, after all have warmed up together."""
 
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from bench.progress import Meter
 from bench.store import Record
 from common.keys import rng
 from datasets.conditions import condition
-from datasets.problems import ProblemKey
+from datasets.problems import Problem, ProblemKey
 from methods import registry
 
 DRIFT = 0.05
@@ -54,8 +55,9 @@ class Stopwatch:
         self.children = {m: Child(s, config.call_limits) for m, s in settings.items() if s in usable}
         self.methods = {m: registry.build(m, place.plugins) for m in self.children}
         self.spent: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self.drawing = threading.Lock()  # data sets are read by one thread at a time
         self.warm: set[tuple[str, int, str]] = set()
-        self.warm_up_s = 0.0
+        self.warm_up_s: defaultdict[tuple[str, str], float] = defaultdict(float)
 
     def run(self) -> None:
         """Time what is not yet in the record."""
@@ -67,7 +69,7 @@ class Stopwatch:
         try:
             # None starts while another is timed. Linux ends a process with the thread that started it: those stay.
             with stop.on_interrupt(lambda: None), contextlib.suppress(stop.Stopped):
-                list(starters.map(Child.start, [self.children[m] for m in {t.method for t in todo if not t.cell.skip}]))
+                list(starters.map(self._start, self._firsts(todo)))
             with Meter(self.place.console, "timing", len(todo)) as meter:
                 for number, turn in enumerate(todo):
                     sentinel += [sentinel_ms()] if number in looks else []
@@ -80,7 +82,7 @@ class Stopwatch:
             starters.shutdown()
         if sentinel:
             self.record.put("sentinel_ms", sentinel)
-            self.record.put("warm_up_s", self.warm_up_s)
+            self.record.put("warm_up_s", sum(self.warm_up_s.values()))
 
     def _make_cells(self) -> list[Cell]:
         """The run's first data set and its second condition (noisy, by default), at every point count."""
@@ -119,22 +121,46 @@ class Stopwatch:
         bounds = (c.angles[0], c.angles[-1])
         return tuple(ProblemKey(*cell.columns, i, c.seed, "test", c.sampler, bounds) for i in range(BATCH))
 
+    def _firsts(self, turns: list[Turn]) -> list[list[Turn]]:
+        """For every method its first turn of each kind and size, which are what has to be warmed up."""
+        firsts: dict[tuple[str, str, int], Turn] = {}
+        for turn in turns:
+            if not turn.cell.skip:
+                firsts.setdefault((turn.method, turn.phase, turn.cell.points), turn)
+        return [[t for t in firsts.values() if t.method == m] for m in self.children]
+
+    def _start(self, turns: list[Turn]) -> None:
+        """Start a method's process and warm it up, while others do; no longer than it may be timed."""
+        for turn in turns:
+            self.children[turn.method].start()
+            if self.warm_up_s[turn.method, turn.phase] <= self.config.timing_budget_s and not stop.asked():
+                self._warm_up(turn, self._drawn(turn))
+
+    def _warm_up(self, turn: Turn, problems: list[Problem]) -> None:
+        """A call that is not recorded; a method's first at a size takes longer."""
+        start = time.monotonic()
+        solve.ask_all(self.children[turn.method], problems, turn.phase, turn.number)
+        self.warm_up_s[turn.method, turn.phase] += time.monotonic() - start
+        self.warm.add((turn.method, turn.cell.points, turn.phase))
+
+    def _drawn(self, turn: Turn) -> list[Problem]:
+        with self.drawing:
+            return [solve.draw(key, self.place.data, self.place.plugins) for key in turn.keys]
+
     def _time(self, turn: Turn) -> list[Outcome]:
-        """A timed call, or the reason why there is none. The first of its kind at a size is a warm-up and not recorded."""
+        """A timed call, or the reason why there is none."""
         reason, budget = turn.cell.skip, self.config.timing_budget_s
         if self.spent[turn.method, turn.phase] > budget:
             reason = f"the timing budget of {budget:g} s a method is spent"
         if reason:
             of = turn.method, turn.phase, turn.number
             return [Outcome(of[0], k.id, "skipped", *of[1:], k.seed, message=reason) for k in turn.keys]
-        problems = [solve.draw(key, self.place.data, self.place.plugins) for key in turn.keys]
+        problems = self._drawn(turn)
         self.record.add_problems(problems)
-        start = time.monotonic()
-        ask = self.children[turn.method], problems, turn.phase, turn.number
         if (turn.method, turn.cell.points, turn.phase) not in self.warm:
-            self.warm.add((turn.method, turn.cell.points, turn.phase))
-            self.warm_up_s += float(np.nansum([o.time_ms for o in solve.ask_all(*ask)])) / 1e3
-        outcomes = solve.ask_all(*ask)
+            self._warm_up(turn, problems)
+        start = time.monotonic()
+        outcomes = solve.ask_all(self.children[turn.method], problems, turn.phase, turn.number)
         self.spent[turn.method, turn.phase] += time.monotonic() - start
         return outcomes
 

@@ -1,3 +1,7 @@
+import dataclasses
+import threading
+
+import pandas as pd
 import pytest
 
 from bench import cli, timing
@@ -19,21 +23,57 @@ def test_drift_counts_in_either_direction(order):
     assert drift_note(order)
 
 
-def test_no_process_starts_while_another_is_timed(tmp_path, monkeypatch):
+@pytest.fixture
+def watched(tmp_path, monkeypatch):
+    """Run two methods of two sizes, timed; what happened, and whether in the thread that times."""
     events = []
 
     class Watched(timing.Child):
+        def _note(self, what):
+            events.append((what, self.setting.method, threading.current_thread() is threading.main_thread()))
+
         def start(self):
             if self.process is None:
-                events.append("start")
+                self._note("start")
             return super().start()
 
         def ask(self, call):
-            events.append("ask")
+            self._note("ask")
             return super().ask(call)
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(timing, "Child", Watched)
-    asked = ["--methods", "good", "halves", "--problems", "1", "--conditions", "noisy", "--timing-rounds", "2"]
-    assert cli.main([*QUICK, *asked, "--jobs", "2", "--out", "timed"]) == 0
-    assert events[:2] == ["start"] * 2 and set(events[2:]) == {"ask"} and len(events) > 4
+
+    def run():
+        asked = ["--methods", "good", "slow[seconds=0.05]", "--problems", "1", "--conditions", "noisy"]
+        assert (
+            cli.main([*QUICK, *asked, "--points", "60", "80", "--timing-rounds", "2", "--jobs", "2", "--out", "timed"])
+            == 0
+        )
+        return events, pd.read_csv("results/timed/timing.csv").query("method.str.startswith('slow')")
+
+    return run
+
+
+def test_all_processes_start_and_warm_up_before_one_is_timed_alone(watched):
+    events, _ = watched()
+    begun = next(i for i, (_, _, alone) in enumerate(events) if alone)
+    warm, after = events[:begun], events[begun:]
+    assert sorted(m for what, m, _ in warm if what == "start") == ["good", "slow[seconds=0.05]"]
+    assert all(what == "ask" and alone for what, _, alone in after)
+    assert sum(what == "ask" for what, _, _ in warm) == 4 and len(after) == 8, "two methods, two sizes, two rounds"
+
+
+def test_a_method_warms_up_no_longer_than_it_may_be_timed(watched, monkeypatch):
+    """The first size uses the time up, of both: a warm-up and one call; the other size is neither warmed up for nor timed."""
+    usual = timing.Stopwatch.__init__
+
+    def short(self, record, config, usable, place):
+        usual(self, record, dataclasses.replace(config, timing_budget_s=0.01), usable, place)
+
+    monkeypatch.setattr(timing.Stopwatch, "__init__", short)
+    events, timed = watched()
+    slow = [(what, alone) for what, method, alone in events if method.startswith("slow")]
+    assert slow == [("start", False), ("ask", False), ("ask", True)]
+    whole = timed[timed.angle_high == 180].groupby(["points", "status"]).ended.sum()
+    assert whole.to_dict() == {(60, "ok"): 1}
