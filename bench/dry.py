@@ -89,7 +89,9 @@ def plan(config: RunConfig, cells: list[Cell], jobs: int, times: Known, plugins:
     lines += [f"methods   {len(rows)}, calls {sum(r.calls for r in rows)}"]
     lines += [f"  {r.method:40} {r.calls:6} calls  {r.told}" for r in rows]
     timed = config.timing_rounds * len(config.timing_points)
-    lines.append(f"timing    {timed} calls of each method, {config.timing_budget_s:g} s a method at most")
+    lines.append(
+        f"timing    {timed} calls of each method, {config.timing_budget_s:g} s a method at most, after a warm-up"
+    )
     lines.append(f"time      {estimate(config, rows, jobs, times)}")
     return lines
 
@@ -129,11 +131,12 @@ def method_row(config: RunConfig, method: str, cells: Iterable[Cell], times: Kno
     return Row(method, sum(asked.values()), seconds if known_all else math.nan, "", tuple(found.values()), exact)
 
 
-def timing_s(config: RunConfig, method: str, times: Known) -> float:
-    """About the seconds that a method is timed alone, with a call before that warms it up, within its budget."""
-    found = ((n, times.nearest(method, "", "", n)) for n in config.timing_points)
-    calls = config.timing_rounds + bool(config.timing_rounds)
-    return min(config.timing_budget_s, sum(calls * min(config.timeout, s.time_s(n)) for n, s in found if s))
+def timing_s(config: RunConfig, method: str, jobs: int, times: Known) -> float:
+    """About the seconds that a method is timed alone, and its share of warming up beside others, each within the budget."""
+    found = [(n, times.nearest(method, "", "", n)) for n in config.timing_points]
+    once = sum(min(config.timeout, s.time_s(n)) for n, s in found if s)
+    rounds, budget = config.timing_rounds, config.timing_budget_s
+    return min(budget, rounds * once) + bool(rounds) * min(budget, once) / max(jobs, 1)
 
 
 def estimate(config: RunConfig, rows: list[Row], jobs: int, times: Known) -> str:
@@ -142,7 +145,7 @@ def estimate(config: RunConfig, rows: list[Row], jobs: int, times: Known) -> str
     if not known_rows:
         return "not known: no run in results/ with this device and these threads tells; try --problems 2 first"
     total = sum(r.seconds for r in known_rows) / max(jobs, 1)
-    total += sum(timing_s(config, r.method, times) for r in known_rows if r.method in config.methods)
+    total += sum(timing_s(config, r.method, jobs, times) for r in known_rows if r.method in config.methods)
     unknown = [r.method for r in rows if not r.reason and math.isnan(r.seconds)]
     more = f", and what {_named(unknown)} take, of which no time is known" if unknown else ""
     basis = _basis(known_rows)

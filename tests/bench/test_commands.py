@@ -113,7 +113,8 @@ def test_times_alone_are_added_within_their_budget(here, told):
     rows = "".join(f"good,blobs,{c},60,0\n" for c in ("clean", "noisy", "resampled"))
     earlier_run(here / "results" / "old", rows, "good,60,0,180,1000\ngood,60,0,30,9000\n")
     assert "about 4 s with 1 jobs" in told("--timing-rounds", "3")
-    assert "about 5 s with 1 jobs" in told("--timing-rounds", "3000")  # the budget of the preset
+    assert "about 3 s with 4 jobs" in told("--timing-rounds", "3", "--jobs", "4")  # the warm-up is shared
+    assert "about 6 s with 1 jobs" in told("--timing-rounds", "3000")  # the budget of the preset, and a warm-up
 
 
 def flags_of(*arguments):
