@@ -188,10 +188,23 @@ class Child:
         try:
             self._send(messages)
         except OSError:
-            return self._post_mortem()
+            if not self._sent:
+                return self._post_mortem()  # else it may have answered what it has
         reply = self._wait(time.monotonic() + patience, patience)
         self._sent = max(self._sent - 1, 0)
+        return self._judged(reply, patience)
+
+    def _judged(self, reply: Reply, patience: float) -> Reply:
+        """The reply, if its call kept to the limits: nobody watches a call while the next one is made ready."""
+        if reply.get("time_ms", 0.0) > 1e3 * patience and reply["status"] != "timeout":
+            return _late(patience) | {"time_ms": reply["time_ms"]}
+        if (used := reply.get("peak_mb", 0.0) * 2**20 / 1e9) > self.limits.memory_gb:
+            return self._too_large(used) | {"time_ms": reply["time_ms"], "peak_mb": reply["peak_mb"]}
         return reply
+
+    def _too_large(self, used: float) -> Reply:
+        limit = self.limits.memory_gb
+        return {"status": "out_of_memory", "message": f"used {used:.1f} GB; the limit is {limit:g} GB"}
 
     def _send(self, messages: list[Message]) -> None:
         """Write what of the messages the process does not have yet; beyond the first only what the pipe surely holds."""
@@ -211,7 +224,7 @@ class Child:
             Stopped: Ctrl-C; the call is abandoned.
         """
         while True:
-            if stop.asked():
+            if stop.asked() and self._replies.empty():
                 self.close()
                 raise stop.Stopped
             try:
@@ -224,13 +237,10 @@ class Child:
                 return self._post_mortem()  # dead, though a process it forked still holds the pipe
             if used > self.limits.memory_gb:
                 self.close()
-                return {
-                    "status": "out_of_memory",
-                    "message": f"used {used:.1f} GB; the limit is {self.limits.memory_gb:g} GB",
-                }
+                return self._too_large(used)
             if time.monotonic() >= deadline:
                 self.close()
-                return {"status": "timeout", "message": f"no answer within {patience:g} s", "time_ms": 1e3 * patience}
+                return _late(patience)
 
     def _memory_gb(self) -> float:
         """Resident memory of the process and its descendants."""
@@ -261,15 +271,19 @@ class Child:
 
     def close(self) -> None:
         """End the process and all it started."""
-        if self.process is None:
+        process, self.process, self._sent = self.process, None, 0
+        if process is None:
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
         with contextlib.suppress(OSError):
-            assert self.process.stdin is not None
-            self.process.stdin.close()  # the others are their readers' to close
-        self.process, self._sent = None, 0
+            assert process.stdin is not None
+            process.stdin.close()  # the others are their readers' to close
+
+
+def _late(patience: float) -> Reply:
+    return {"status": "timeout", "message": f"no answer within {patience:g} s", "time_ms": 1e3 * patience}
 
 
 def _widened(pipe: Any) -> int:

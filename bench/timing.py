@@ -6,8 +6,8 @@ import contextlib
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,6 +55,7 @@ class Stopwatch:
         self.children = {m: Child(s, config.call_limits) for m, s in settings.items() if s in usable}
         self.methods = {m: registry.build(m, place.plugins) for m in self.children}
         self.spent: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self.ended = threading.Event()
         self.drawing = threading.Lock()  # data sets are read by one thread at a time
         self.warm: set[tuple[str, int, str]] = set()
         self.warm_up_s: defaultdict[tuple[str, str], float] = defaultdict(float)
@@ -68,8 +69,11 @@ class Stopwatch:
         starters = ThreadPoolExecutor(self.place.jobs)
         try:
             # None starts while another is timed. Linux ends a process with the thread that started it: those stay.
-            with stop.on_interrupt(lambda: None), contextlib.suppress(stop.Stopped):
-                list(starters.map(self._start, self._firsts(todo)))
+            with stop.on_interrupt(lambda: None):
+                begun = [starters.submit(self._start, turns) for turns in self._firsts(todo)]
+                wait(begun)  # all of them, stopped or not, before the processes are closed
+            for one in begun:
+                one.result()
             with Meter(self.place.console, "timing", len(todo)) as meter:
                 for number, turn in enumerate(todo):
                     sentinel += [sentinel_ms()] if number in looks else []
@@ -77,12 +81,13 @@ class Stopwatch:
                     self.record.add_outcomes(self._time(turn), kind, turn.cell.columns)
                     meter.step(1, f"{turn.method} at {turn.cell.points} points")
         finally:
+            self.ended.set()
+            starters.shutdown(cancel_futures=True)
             for child in self.children.values():
                 child.close()
-            starters.shutdown()
         if sentinel:
             self.record.put("sentinel_ms", sentinel)
-            self.record.put("warm_up_s", sum(self.warm_up_s.values()))
+            self.record.put("warm_up_s", (self.record.get("warm_up_s") or 0.0) + sum(self.warm_up_s.values()))
 
     def _make_cells(self) -> list[Cell]:
         """The run's first data set and its second condition (noisy, by default), at every point count."""
@@ -131,10 +136,12 @@ class Stopwatch:
 
     def _start(self, turns: list[Turn]) -> None:
         """Start a method's process and warm it up, while others do; no longer than it may be timed."""
-        for turn in turns:
-            self.children[turn.method].start()
-            if self.warm_up_s[turn.method, turn.phase] <= self.config.timing_budget_s and not stop.asked():
-                self._warm_up(turn, self._drawn(turn))
+        with contextlib.suppress(stop.Stopped):
+            for turn in turns:
+                problems = self._drawn(turn)
+                self.children[turn.method].start()
+                if not self._is_spent(self.warm_up_s, turn):
+                    self._warm_up(turn, problems)
 
     def _warm_up(self, turn: Turn, problems: list[Problem]) -> None:
         """A call that is not recorded; a method's first at a size takes longer."""
@@ -143,21 +150,35 @@ class Stopwatch:
         self.warm_up_s[turn.method, turn.phase] += time.monotonic() - start
         self.warm.add((turn.method, turn.cell.points, turn.phase))
 
+    def _is_spent(self, spent: Mapping[tuple[str, str], float], turn: Turn) -> bool:
+        return spent[turn.method, turn.phase] > self.config.timing_budget_s
+
     def _drawn(self, turn: Turn) -> list[Problem]:
-        with self.drawing:
-            return [solve.draw(key, self.place.data, self.place.plugins) for key in turn.keys]
+        """The problems of a turn.
+
+        Raises:
+            Stopped: nobody waits for them any more.
+        """
+        drawn = []
+        for key in turn.keys:
+            with self.drawing:
+                if stop.asked() or self.ended.is_set():
+                    raise stop.Stopped
+                drawn.append(solve.draw(key, self.place.data, self.place.plugins))
+        return drawn
 
     def _time(self, turn: Turn) -> list[Outcome]:
         """A timed call, or the reason why there is none."""
-        reason, budget = turn.cell.skip, self.config.timing_budget_s
-        if self.spent[turn.method, turn.phase] > budget:
-            reason = f"the timing budget of {budget:g} s a method is spent"
+        is_warm = (turn.method, turn.cell.points, turn.phase) in self.warm
+        reason = turn.cell.skip
+        if self._is_spent(self.spent, turn) or (not is_warm and self._is_spent(self.warm_up_s, turn)):
+            reason = f"the timing budget of {self.config.timing_budget_s:g} s a method is spent"
         if reason:
             of = turn.method, turn.phase, turn.number
             return [Outcome(of[0], k.id, "skipped", *of[1:], k.seed, message=reason) for k in turn.keys]
         problems = self._drawn(turn)
         self.record.add_problems(problems)
-        if (turn.method, turn.cell.points, turn.phase) not in self.warm:
+        if not is_warm:
             self._warm_up(turn, problems)
         start = time.monotonic()
         outcomes = solve.ask_all(self.children[turn.method], problems, turn.phase, turn.number)

@@ -106,7 +106,7 @@ class Folder(DataSet):
         files = sorted(f for t in top for f in t.rglob("*") if f.suffix.lower() in READERS and f.is_file())
         if not files:
             raise InputError(f"{self.top}: no file with suffix {' '.join(READERS)} below it; {self.where}")
-        what = f"folder unit {self.unit} min_points {self.min_points} skip_bad {self.skip_bad}"
+        what = f"folder, unseen left out, unit {self.unit} min_points {self.min_points} skip_bad {self.skip_bad}"
         return kept(what, files, lambda: self._read(files))
 
     def _read(self, files: list[Path]) -> dict[str, NDArray[Any]]:

@@ -110,9 +110,7 @@ def open_scans(files: tuple[Path, Path], points: int, factor: float | None) -> S
     notes = [f"the source's coordinates were multiplied by {scale:g}: {_why(factor, sizes)}"] if scale != 1 else []
     for file, geometry in zip(files, found, strict=True):
         if geometry.unseen:
-            notes.append(
-                f"{file.name} has {geometry.unseen} rows of NaN, where its scanner saw nothing: they are left out"
-            )
+            notes.append(f"{file.name}: rows of NaN, where a scanner saw nothing, are left out ({geometry.unseen})")
     notes += [note for c in clouds for note in _told(c)]
     shifts, apart = _shifts(clouds[0].thin, clouds[1].thin, sizes[0] * scale + sizes[1])
     notes += [apart] if apart else []

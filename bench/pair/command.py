@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -96,7 +97,8 @@ def run(request: Request, console: Console) -> Result:
         console.print(line, highlight=False, soft_wrap=True, markup=False)
     result = judge(scans, answers, truth)
     show(result, console)
-    write(result, request.folder, console)
+    inputs = [f for f in (request.source, request.target, request.truth) if f]
+    write(result, request.folder, inputs, console)
     return result
 
 
@@ -148,15 +150,15 @@ def _rank(result: Result, answer: Answer) -> tuple[bool, bool, float]:
     return answer is not result.best, not row["consensus"], row["residual"]
 
 
-def write(result: Result, folder: Path, console: Console) -> None:
-    """Every file of the pair; says where they are.
+def write(result: Result, folder: Path, inputs: Sequence[Path], console: Console) -> None:
+    """Every file of the pair, beside the inputs; says where they are.
 
     Raises:
         InputError: the folder can't be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_files(result, folder)
+        write_files(result, folder, inputs)
         picture.draw(result, folder / "picture.png")
         (folder / "report.html").write_text(page.render(result), encoding="utf-8")
     except OSError as error:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import json
 import math
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,14 @@ from bench.report.style import slug
 from datasets.poses import move
 
 
-def write_files(result: Result, folder: Path) -> None:
+def write_files(result: Result, folder: Path, inputs: Sequence[Path]) -> None:
     """Write `poses.json`, `poses/*.txt`, `table.csv`, `agreement.csv`, and PLYs of the source in the target's frame:
     `aligned.ply` with every point, by the pose to try first, and `aligned/*.ply` with the thinned points, by each method.
+    What an earlier pair wrote here of other methods is removed, unless it is one of the inputs now.
     """
     for sub in ("poses", "aligned"):
         (folder / sub).mkdir(parents=True, exist_ok=True)
-    _remove_former(folder)
+    _remove_former(folder, {file.resolve() for file in inputs})
     (folder / "poses.json").write_text(json.dumps(described(result), indent=2, ensure_ascii=False) + "\n")
     _csv(folder / "table.csv", [result.row(a) for a in result.answers])
     _csv(folder / "agreement.csv", agreement_rows(result))
@@ -41,13 +42,17 @@ def _files_of(method: str, folder: Path) -> tuple[Path, Path]:
     return folder / "poses" / f"{slug(method)}.txt", folder / "aligned" / f"{slug(method)}.ply"
 
 
-def _remove_former(folder: Path) -> None:
+def _remove_former(folder: Path, inputs: Set[Path]) -> None:
     """Remove what an earlier pair wrote here of methods, and nothing else: not every method has a pose again."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        for former in json.loads((folder / "poses.json").read_text())["methods"]:
-            for file in _files_of(former["method"], folder):
-                file.unlink(missing_ok=True)
-        (folder / "aligned.ply").unlink(missing_ok=True)
+    former = [folder / "aligned.ply"]
+    try:
+        for row in json.loads((folder / "poses.json").read_text())["methods"]:
+            former += _files_of(row["method"], folder)
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    for file in former:
+        if file.resolve() not in inputs:
+            file.unlink(missing_ok=True)
 
 
 def described(result: Result) -> dict[str, Any]:

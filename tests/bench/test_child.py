@@ -12,7 +12,7 @@ import pytest
 from bench import child as child_module
 from bench.child import Call, Child, Limits, Setting
 from common.errors import InputError
-from tests.bench.plugins.picky import EXIT, KILL, SLEEP
+from tests.bench.plugins.picky import EXIT, KILL, LARGE, NAP, SLEEP
 
 PLUGINS = Path(__file__).parent / "plugins"
 CLOUD = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32)
@@ -123,3 +123,28 @@ def test_broken_input_comes_after_the_replies_before_it(picky):
         for first, _ in picky.replies(until_broken()):
             found.append(first)
     assert found == [1, 2, 3]
+
+
+def test_limits_hold_for_a_call_that_nobody_watches_while_the_next_is_drawn(picky):
+    """It may have answered by then; whether it kept to its limits must not depend on how fast problems are drawn."""
+    picky.limits = Limits(0.6, 0.2)
+
+    def drawn():
+        yield from calls(1, NAP, LARGE)
+        time.sleep(2.0)
+        yield from calls(2)
+
+    found = [(first, reply["status"]) for first, reply in picky.replies(drawn())]
+    assert found == [(1, "ok"), (NAP, "timeout"), (LARGE, "out_of_memory"), (2, "ok")]
+
+
+def test_an_answer_counts_though_the_process_is_gone_before_the_next_call_is_sent(picky):
+    def drawn():
+        yield from calls(1, 2, 3)
+        time.sleep(0.5)  # 3 is answered meanwhile
+        os.kill(picky.process.pid, signal.SIGKILL)
+        picky.process.wait()
+        yield from calls(4)
+
+    found = [(first, reply["status"]) for first, reply in picky.replies(drawn())]
+    assert found == [(1, "ok"), (2, "ok"), (3, "ok"), (4, "ok")]

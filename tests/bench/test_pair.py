@@ -49,13 +49,13 @@ def test_a_second_pair_leaves_nothing_of_the_first_and_no_file_of_others_is_touc
     cloud = np.loadtxt("a.xyz")
     np.savetxt("holes.xyz", np.vstack([np.full((5, 3), np.nan), cloud]))
     call("holes.xyz", "b.ply", "--methods", "good", "identity", "--points", 100, "--out", "o")
-    assert "holes.xyz has 5 rows of NaN, where its scanner saw nothing: they are left out" in capsys.readouterr().out
+    assert "holes.xyz: rows of NaN, where a scanner saw nothing, are left out (5)" in capsys.readouterr().out
     (files / "o" / "poses" / "mine.txt").write_text("mine")
     call("a.xyz", "b.ply", "--methods", "bad_exit", "identity", "--points", 100, "--out", "o")
     assert sorted(f.name for f in (files / "o" / "poses").iterdir()) == ["identity.txt", "mine.txt"]
     assert [f.name for f in (files / "o" / "aligned").iterdir()] == ["identity.ply"]
-    call("a.xyz", "b.ply", "--methods", "bad_exit", "--points", 100, "--out", "o")
-    assert not (files / "o" / "aligned.ply").exists()
+    call("a.xyz", "b.ply", "--methods", "bad_exit", "--points", 100, "--out", "o", "--truth", "o/poses/identity.txt")
+    assert not (files / "o" / "aligned.ply").exists() and (files / "o" / "poses" / "identity.txt").exists()
 
 
 def test_a_pair_is_registered_compared_and_written(files, capsys):

@@ -1,12 +1,16 @@
 import dataclasses
+import signal
 import threading
+import time
 
 import pandas as pd
+import psutil
 import pytest
 
 from bench import cli, timing
 from bench.timing import drift_note, sentinel_ms
-from tests.bench.test_run import QUICK
+from tests.bench.test_run import QUICK, _count
+from tests.bench.test_stop import deaf_below, limit, start, wait_until
 
 
 def test_a_changed_pace_is_said_and_a_steady_one_is_not():
@@ -77,3 +81,20 @@ def test_a_method_warms_up_no_longer_than_it_may_be_timed(watched, monkeypatch):
     assert slow == [("start", False), ("ask", False), ("ask", True)]
     whole = timed[timed.angle_high == 180].groupby(["points", "status"]).ended.sum()
     assert whole.to_dict() == {(60, "ok"): 1}
+
+
+def test_ctrl_c_while_methods_warm_up_ends_every_process(tmp_path):
+    methods = ["slow[seconds=2]", "slow[seconds=2.2]", "slow[seconds=2.4]"]
+    asked = ["--methods", *methods, "--problems", "1", "--points", "60", "80", "--jobs", "2"]
+    process = start(tmp_path, *asked, "--timing-rounds", "1")
+    wait_until(lambda: _count(tmp_path / "results" / "stopped" / "record.sqlite") == 6, process)
+    wait_until(lambda: len(deaf_below(process)) == 2, process)
+    time.sleep(1)
+    below = deaf_below(process)
+    begun = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130 and "Traceback" not in said and "continue" in said, said
+    assert time.monotonic() - begun < limit()
+    psutil.wait_procs(below, timeout=5)
+    assert not [p for p in below if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]

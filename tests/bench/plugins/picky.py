@@ -8,7 +8,7 @@ import numpy as np
 
 from methods.base import Method, rigid
 
-SLEEP, EXIT, KILL = 101.0, 102.0, 103.0
+SLEEP, EXIT, KILL, NAP, LARGE = 101.0, 102.0, 103.0, 104.0, 105.0
 
 
 class Picky(Method):
@@ -20,6 +20,10 @@ class Picky(Method):
         first = source[0, 0]
         if first == SLEEP:
             time.sleep(60)
+        if first == NAP:
+            time.sleep(1.0)
+        if first == LARGE:
+            np.ones(40_000_000)  # 0.32 GB
         if first == EXIT:
             os._exit(3)
         if first == KILL:
