@@ -135,17 +135,15 @@ def efficiency(name: str, asked: str) -> None:
     )
     if "registering" in ends:
         when, took = ends["registering"]
-        before, alone = when - took, ends["timing"][0] - when if "timing" in ends else 0.0
-        print(f"  before: {before:.0f} s (imports, drawing problems, setting every method up once)")
+        timed_at, alone = ends.get("timing", (when, 0))
+        warming = timed_at - alone - when
         print(
-            f"  registering: {took} s x {JOBS}, {solved:.0f} s of them work of methods: {solved / (took * JOBS or 1):.2f}"
+            f"  before: {when - took:.0f} s (imports, drawing problems, setting every method up once)\n"
+            f"  registering: {took} s x {JOBS}, {solved:.0f} s of them work of methods: {solved / (took * JOBS or 1):.2f}\n"
+            f"  starting for timing, and warming up: {warming:.0f} s x {JOBS}, {work['warm-up']:.0f} s of them work of methods\n"
+            f"  timing: {alone} s on one process by design, {total - solved - work['warm-up']:.0f} s of them work of methods\n"
+            f"  after: {wall - timed_at:.0f} s (CSVs, plots, report)"
         )
-        timed = total - solved
-        print(
-            f"  timing: {alone:.0f} s on one process by design, {timed:.0f} s of them work of methods "
-            f"({work['warm-up']:.0f} s to warm up): {timed / (alone or 1):.2f}"
-        )
-        print(f"  after: {wall - when - alone:.0f} s (CSVs, plots, report)")
 
 
 PARTS: dict[str, Callable[[], None]] = {

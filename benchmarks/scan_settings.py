@@ -1,10 +1,11 @@
-"""What FGR and RANSAC are worth as Open3D's tutorial sets them up for scans, and what each step from there to our settings gives.
+"""What FGR and RANSAC are worth as they were set up for scans in 2020, and what each step from there gives on objects.
 
     python -m benchmarks.scan_settings [PROBLEMS [DATASET [DATA]]]
 
 Recall and mean RMSE of Open3D's own FGR, and of its RANSAC with 10 000 iterations and our ICP after it, by condition. The first
-row has the tutorial's proportions, of its voxel of 0.05: normals of 0.1 that nothing orients, features of 0.25, and for RANSAC
-quadruples of one-way matches. Every row changes one thing more.
+row has the proportions of Open3D's tutorial, of its voxel of 0.05: normals of 0.1 that nothing orients, and features of 0.25. For
+RANSAC it draws quadruples of one-way matches, as Open3D did up to version 0.11: its default was 4, and it had no mutual filter.
+Every row changes one thing more, until normals and neighbourhoods are ours.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Settings:
 
 
 def ladder() -> Iterator[tuple[str, Settings]]:
-    """From the tutorial's settings to ours, a step at a time, each with its name."""
+    """From the tutorial's settings to our features, a step at a time, each with its name."""
     now = Settings()
     yield "as for scans", now
     for name, change in (
