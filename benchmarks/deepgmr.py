@@ -30,6 +30,8 @@ from datasets.registry import load
 from methods import registry
 from methods.deepgmr import DeepGMR, usable_precision
 from methods.nn.learned import FOLDER
+from methods.nn.pointnet import QuantisedLayer
+from methods.nn.spread import spread
 
 POINTS = (1000, 2000, 3000, 4000, 5000)
 THREADS = (1, 2)
@@ -114,6 +116,23 @@ def throughput(ours: DeepGMR, rounds: int) -> None:
         print(f"| {threads} | {' | '.join(cells)} |", flush=True)
 
 
+def products(ours: DeepGMR, rounds: int) -> None:
+    """Pairs a second of nothing but the 8-bit products of a batch's layers: what the processor allows."""
+    layers = [layer for layer in ours.state["net"].backbone.modules() if isinstance(layer, QuantisedLayer)]
+    if not layers:
+        return
+    given = [torch.randint(0, 256, (1, BATCH_POINTS, la.weight.shape[1]), dtype=torch.uint8) for la in layers]
+
+    def cloud(_: int) -> None:
+        for layer, levels in zip(layers, given, strict=True):
+            layer.biased(levels, layer.bias)
+
+    for threads in THREADS:
+        torch.set_num_threads(threads)
+        ms = [timed(lambda: spread(cloud, range(2 * BATCH))) for _ in range(rounds + 1)][1:]
+        print(f"{threads} threads: {1e3 * BATCH / np.median(ms):.0f} pairs/s if there were nothing but the products")
+
+
 def beside_others(rounds: int, threads: int) -> None:
     """Median ms of every global method at every number of points, and how many times as long as DeepGMR it takes."""
     offered = registry.available()
@@ -143,6 +162,7 @@ def main(rounds: int) -> None:
         look()
         stage_table(ours, plain, precision, rounds)
         throughput(ours, max(3, rounds // 3))
+        products(ours, max(3, rounds // 3))
     for threads in THREADS:
         beside_others(rounds, threads)
     look()
