@@ -24,7 +24,7 @@ format: .venv/dev.done  ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-benchmarks: .venv/dev.done  ## time and memory, ours beside what one would otherwise run (a quarter of an hour)
+benchmarks: .venv/dev.done  ## time and memory, ours beside what one would otherwise run (half an hour)
 	for script in harness deepgmr training adapters teaser scan_settings memory report shapes40; do $(BIN)/python -m benchmarks.$$script || exit 1; done
 
 docs: .venv/dev.done  ## build the site into build/site
