@@ -7,7 +7,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,9 +69,11 @@ class Stopwatch:
         starters = ThreadPoolExecutor(self.place.jobs)
         try:
             # None starts while another is timed. Linux ends a process with the thread that started it: those stay.
-            with stop.on_interrupt(lambda: None):
-                begun = [starters.submit(self._start, turns) for turns in self._firsts(todo)]
-                wait(begun)  # all of them, stopped or not, before the processes are closed
+            firsts = self._firsts(todo)
+            with stop.on_interrupt(lambda: None), Meter(self.place.console, "warming up", len(firsts)) as meter:
+                begun = {starters.submit(self._start, turns): method for method, turns in firsts.items()}
+                for one in as_completed(begun):  # all of them, stopped or not, before the processes are closed
+                    meter.step(1, begun[one])
             for one in begun:
                 one.result()
             with Meter(self.place.console, "timing", len(todo)) as meter:
@@ -126,13 +128,13 @@ class Stopwatch:
         bounds = (c.angles[0], c.angles[-1])
         return tuple(ProblemKey(*cell.columns, i, c.seed, "test", c.sampler, bounds) for i in range(BATCH))
 
-    def _firsts(self, turns: list[Turn]) -> list[list[Turn]]:
+    def _firsts(self, turns: list[Turn]) -> dict[str, list[Turn]]:
         """For every method its first turn of each kind and size, which are what has to be warmed up."""
-        firsts: dict[tuple[str, str, int], Turn] = {}
+        firsts: defaultdict[str, dict[tuple[str, int], Turn]] = defaultdict(dict)
         for turn in turns:
             if not turn.cell.skip:
-                firsts.setdefault((turn.method, turn.phase, turn.cell.points), turn)
-        return [[t for t in firsts.values() if t.method == m] for m in self.children]
+                firsts[turn.method].setdefault((turn.phase, turn.cell.points), turn)
+        return {method: list(some.values()) for method, some in firsts.items()}
 
     def _start(self, turns: list[Turn]) -> None:
         """Start a method's process and warm it up, while others do; no longer than it may be timed."""
