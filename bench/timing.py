@@ -140,13 +140,12 @@ class Stopwatch:
         """Start a method's process and warm it up, while others do; no longer than it may be timed."""
         with contextlib.suppress(stop.Stopped):
             for turn in turns:
-                problems = self._drawn(turn)
-                self.children[turn.method].start()
                 if not self._is_spent(self.warm_up_s, turn):
-                    self._warm_up(turn, problems)
+                    self._warm_up(turn, self._drawn(turn))
 
     def _warm_up(self, turn: Turn, problems: list[Problem]) -> None:
-        """A call that is not recorded; a method's first at a size takes longer."""
+        """A call that is not recorded; a method's first at a size takes longer. Starting the process does not count."""
+        self.children[turn.method].start()
         start = time.monotonic()
         solve.ask_all(self.children[turn.method], problems, turn.phase, turn.number)
         self.warm_up_s[turn.method, turn.phase] += time.monotonic() - start
