@@ -11,23 +11,30 @@ import functools
 import platform
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from methods import _native
 from methods.base import Unavailable
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 SOURCE = _native.SOURCES / "rri.cc"
-OPTIONS = ("-O3", "-fno-math-errno", "-fno-trapping-math")
+OPTIONS = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi")
+INSTRUCTIONS = {  # what torch calls them to the compiler's option; the kernel gains from them where a processor has them
+    "avx2": "-mavx2",
+    "fma3": "-mfma",
+    "bmi2": "-mbmi2",
+    "avx512_f": "-mavx512f",
+    "avx512_bw": "-mavx512bw",
+    "avx512_dq": "-mavx512dq",
+    "avx512_vl": "-mavx512vl",
+}
 BUILT = "librri.so"
 MOST = 64
 """Neighbours of a point, at most."""
-ROOM = 32
-"""Numbers after the planes that the kernel reads, too."""
+ROOM = 16
+"""Numbers after the planes, and after each side of the boxes, that the kernel reads, too."""
 SCALES = (1e-12, 1e15)
 """Radii of clouds whose squared distances are float32 numbers of full precision."""
 
@@ -43,7 +50,7 @@ class Tree:
         self.kernel, self.size = kernel, len(cloud)
         self.planes = np.empty(4 * self.size + ROOM, dtype=np.float32)
         self.own = np.empty(self.size, dtype=np.int32)
-        self.boxes = np.empty((2 << kernel.rri_levels(self.size), 6), dtype=np.float32)
+        self.boxes = np.empty((6, (2 << kernel.rri_levels(self.size)) + ROOM), dtype=np.float32)
         self.arrays = [array.ctypes.data for array in (self.planes, self.own, self.boxes)]
         kernel.rri_build(cloud.data_ptr(), self.size, *self.arrays)
         self.radius = float(self.planes[3 * self.size : 4 * self.size].max())
@@ -86,13 +93,15 @@ def build() -> Path:
     Raises:
         Unavailable: there is no compiler, it refuses, or the cache cannot be written.
     """
-    made_of = SOURCE.read_bytes(), repr(OPTIONS).encode(), platform.machine().encode()
-    return _native.build(_native.folder("rri", *made_of), BUILT, _make)
+    has = torch.cpu.get_capabilities()
+    options = (*OPTIONS, *(option for name, option in INSTRUCTIONS.items() if has.get(name)))
+    made_of = SOURCE.read_bytes(), repr(options).encode(), platform.machine().encode()
 
+    def make(_: Path, into: Path) -> None:
+        into.mkdir()
+        _native.compile_shared(SOURCE, into / BUILT, options, "for faster features")
 
-def _make(_: Path, into: Path) -> None:
-    into.mkdir()
-    _native.compile_shared(SOURCE, into / BUILT, OPTIONS, "for faster features")
+    return _native.build(_native.folder("rri", *made_of), BUILT, make)
 
 
 if __name__ == "__main__":

@@ -8,125 +8,224 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <vector>
 
-#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && __GNUC__ >= 12  // glibc picks the clone
-#define CLONED __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define CLONED
+#ifdef __AVX512F__
+#include <immintrin.h>
 #endif
-#define INLINE static inline __attribute__((always_inline))
+#if defined(__AVX512F__)
+#define VECTOR 64
+#elif defined(__AVX__)
+#define VECTOR 32
+#else
+#define VECTOR 16
+#endif
+
+#define INLINE __attribute__((always_inline)) inline
 
 namespace {
 
-constexpr int MOST = 64;   // neighbours
-constexpr int LEAF = 32;   // points, at most
-constexpr int WIDE = 16;   // numbers in the widest vector
-constexpr int KEYS = 8;    // float64 in it
+constexpr int MOST = 64;                   // neighbours
+constexpr int WIDE = VECTOR / 4;           // float32 in a vector
+constexpr int LEAF = 16;                   // points, at most; whole vectors
+constexpr int BOXES = 64;                  // looked at together
+constexpr int CLOSE = 16;                  // leaves looked at together
+constexpr int ROOM = 16;                   // numbers that may be read after the last
+constexpr int HELD = MOST + CLOSE * LEAF;  // candidates at once
+constexpr float SLACK = 1.0001f;           // for rounding
 constexpr float PI = 3.14159265358979f;
+constexpr float NOWHERE = std::numeric_limits<float>::infinity();  // no bound lets it in
+constexpr float ANYWHERE = std::numeric_limits<float>::max();      // a bound that lets in all but NOWHERE
+
+typedef float Floats __attribute__((vector_size(VECTOR)));
+typedef int32_t Ints __attribute__((vector_size(VECTOR)));
+
+INLINE Ints lanes(int first) {  // first, first + 1, …
+    Ints counted;
+    for (int i = 0; i < WIDE; ++i) counted[i] = i;
+    return counted + first;
+}
+
+INLINE Floats load(const float* from) {
+    Floats values;
+    std::memcpy(&values, from, sizeof values);
+    return values;
+}
+
+template <typename Vector, typename Number>
+INLINE void store(const Vector& values, Number* into) {
+    std::memcpy(into, &values, sizeof values);
+}
+
+INLINE int whole(int count) { return (count + WIDE - 1) / WIDE * WIDE; }
+
+// Where in whole vectors the values are that a bound lets in, in order; how many. No branch to be guessed wrong.
+INLINE int choose(const float* values, int count, float bound, int32_t* places) {
+    int chosen = 0;
+#ifdef __AVX512F__
+    for (int i = 0; i < count; i += WIDE) {
+        const __mmask16 is = _mm512_cmp_ps_mask(_mm512_loadu_ps(values + i), _mm512_set1_ps(bound), _CMP_LE_OQ);
+        _mm512_storeu_si512(places + chosen, _mm512_maskz_compress_epi32(is, reinterpret_cast<__m512i>(lanes(i))));
+        chosen += __builtin_popcount(is);
+    }
+#else
+    for (int i = 0; i < count; ++i) {
+        places[chosen] = i;
+        chosen += values[i] <= bound;
+    }
+#endif
+    return chosen;
+}
 
 // Points in the order of the tree, by coordinates; x, y, z, norm, each n long, with LEAF numbers of no meaning after the last.
 // Node i has children 2 i and 2 i + 1; the nodes of the last level are leaves, with equal shares of the points.
 struct Tree {
     const float *x, *y, *z, *norm;
-    float* boxes;  // lower and upper corner of each node
+    float* boxes;  // by side: the lower x, y, z, then the upper x, y, z of each node, each with ROOM numbers after the last
     int64_t n;
     int levels;
 
+    int64_t leaves() const { return int64_t{1} << levels; }
     int64_t edge(int64_t leaf) const { return n * leaf >> levels; }
+    float* side(int which) const { return boxes + which * (2 * leaves() + ROOM); }
 };
 
-// The k nearest so far, nearest first, after one key less than all. A key is a squared distance and a place in the tree, a total
-// order: the bits of the float32, then the place. Read as float64 they have the same order, and vectors have a least and a
-// largest of those; ONE keeps them off the numbers next to zero, which a processor may take for zero.
-struct Found {
-    static constexpr uint64_t ONE = uint64_t{1} << 52, NOBODY = 0xffffffffu;
-
-    double keys[1 + MOST + KEYS];
-    int k;
-
-    static double key_of(float squared, uint64_t place) {
-        uint32_t bits;
-        std::memcpy(&bits, &squared, sizeof bits);
-        const uint64_t whole = (static_cast<uint64_t>(bits) << 32 | place) + ONE;
-        double key;
-        std::memcpy(&key, &whole, sizeof key);
-        return key;
-    }
-    uint64_t whole(int rank) const {
-        uint64_t bits;
-        std::memcpy(&bits, &keys[1 + rank], sizeof bits);
-        return bits - ONE;
-    }
-    uint32_t place(int rank) const { return static_cast<uint32_t>(whole(rank)); }
-    float reach() const {
-        const uint32_t bits = static_cast<uint32_t>(whole(k - 1) >> 32);
-        float value;
-        std::memcpy(&value, &bits, sizeof value);
-        return value;
-    }
-    void fill(float squared) {
-        keys[0] = 0;
-        std::fill_n(keys + 1, MOST + KEYS, key_of(squared, NOBODY));
-    }
-    bool complete() const { return place(k - 1) != NOBODY; }
-
-    // Without a branch: each place keeps its key, or takes the new one, or the one before it.
-    void insert(double key) {
-        for (int first = (k - 1) / KEYS * KEYS; first >= 0; first -= KEYS) {
-            double here[KEYS], before[KEYS];
-            std::memcpy(here, keys + 1 + first, sizeof here);
-            std::memcpy(before, keys + first, sizeof before);
-            for (int i = 0; i < KEYS; ++i) here[i] = std::max(std::min(here[i], key), before[i]);
-            std::memcpy(keys + 1 + first, here, sizeof here);
+// Squared distances from one box to boxes first … first + count - 1, given by side, in whole vectors.
+INLINE void squares(const float* const* sides, int64_t first, int count, const float* box, float* into) {
+    for (int i = 0; i < count; i += WIDE) {
+        Floats sum = {};
+        for (int side = 0; side < 3; ++side) {
+            const Floats below = load(sides[side] + first + i) - box[side + 3], above = box[side] - load(sides[side + 3] + first + i);
+            const Floats apart = below > above ? below : above;
+            sum += apart > 0.0f ? apart * apart : Floats{};
         }
+        store(lanes(i) < count ? sum : Floats{} + NOWHERE, into + i);
     }
-};
-
-INLINE float square_to_box(const float* box, float px, float py, float pz) {
-    const float dx = std::max(std::max(box[0] - px, px - box[3]), 0.0f);
-    const float dy = std::max(std::max(box[1] - py, py - box[4]), 0.0f);
-    const float dz = std::max(std::max(box[2] - pz, pz - box[5]), 0.0f);
-    return dx * dx + dy * dy + dz * dz;
 }
 
-INLINE void scan(const Tree& t, int64_t leaf, int64_t self, Found& found) {
-    const int64_t first = t.edge(leaf), count = t.edge(leaf + 1) - first;
-    const float px = t.x[self], py = t.y[self], pz = t.z[self], reach = found.reach();
-    float squared[LEAF];
-    for (int i = 0; i < LEAF; ++i) {  // always as many: whole vectors
-        const float dx = t.x[first + i] - px, dy = t.y[first + i] - py, dz = t.z[first + i] - pz;
-        squared[i] = dx * dx + dy * dy + dz * dz;
-    }
-    int near[LEAF], some = 0;
-    for (int i = 0; i < count; ++i) {  // no branch to be guessed wrong
-        near[some] = i;
-        some += squared[i] <= reach && first + i != self;
-    }
-    for (int i = 0; i < some; ++i) found.insert(Found::key_of(squared[near[i]], first + near[i]));
-}
-
-INLINE void search(const Tree& t, int64_t self, Found& found) {
-    struct Waiting {
-        int64_t node;
-        float squared;
-    } waiting[2 * 64];
+// Leaves in the order of the tree, and their boxes by side.
+struct Leaves {
     int count = 0;
-    waiting[count++] = {1, 0.0f};
-    const int64_t leaves = int64_t{1} << t.levels;
-    while (count) {
-        const Waiting next = waiting[--count];
-        if (next.squared > found.reach()) continue;
-        int64_t node = next.node;
-        while (node < leaves) {
-            const float a = square_to_box(t.boxes + 12 * node, t.x[self], t.y[self], t.z[self]);
-            const float b = square_to_box(t.boxes + 12 * node + 6, t.x[self], t.y[self], t.z[self]);
-            const int64_t nearer = 2 * node + (b < a);
-            const float farther = std::max(a, b);
-            if (farther <= found.reach()) waiting[count++] = {nearer ^ 1, farther};
-            node = nearer;
+    std::vector<int32_t> starts, sizes;
+    std::vector<float> sides[6];
+
+    void add(const Tree& t, int64_t leaf) {
+        if (count == static_cast<int>(starts.size())) {
+            starts.resize(2 * count + BOXES), sizes.resize(2 * count + BOXES);
+            for (auto& side : sides) side.resize(2 * count + BOXES + WIDE);
         }
-        scan(t, node - leaves, self, found);
+        for (int side = 0; side < 6; ++side) sides[side][count] = t.side(side)[t.leaves() + leaf];
+        starts[count] = static_cast<int32_t>(t.edge(leaf));
+        sizes[count++] = static_cast<int32_t>(t.edge(leaf + 1) - t.edge(leaf));
     }
+
+    // Those near a box, found by all nodes a few levels up and all leaves below the near ones: fewer steps than a descent.
+    INLINE void collect(const Tree& t, const float* box, float bound) {
+        const float* all[6];
+        for (int side = 0; side < 6; ++side) all[side] = t.side(side);
+        const int down = std::min(t.levels, 6), below = 1 << down;
+        const int64_t nodes = t.leaves() >> down;
+        float apart[BOXES];
+        int32_t high[BOXES + WIDE], low[BOXES + WIDE];
+        count = 0;
+        for (int64_t first = 0; first < nodes; first += BOXES) {
+            const int some = static_cast<int>(std::min<int64_t>(BOXES, nodes - first));
+            squares(all, nodes + first, some, box, apart);
+            const int chosen = choose(apart, whole(some), bound, high);
+            for (int i = 0; i < chosen; ++i) {
+                const int64_t from = (first + high[i]) * below;
+                squares(all, t.leaves() + from, below, box, apart);
+                const int near = choose(apart, whole(below), bound, low);
+                for (int j = 0; j < near; ++j) add(t, from + low[j]);
+            }
+        }
+    }
+};
+
+// Candidates for the k nearest: after `shrink` the nearest so far, nearest first, then more in the order of the tree.
+struct Found {
+    int k, count;
+    float squared[HELD + WIDE];
+    int32_t place[HELD + WIDE];
+
+    float reach() const { return squared[k - 1]; }
+
+    // Keep the k nearest; of equally near ones the first in the tree. A rank is a count of nearer ones: a hundred or two
+    // comparisons of vectors, and no branch to be guessed wrong.
+    INLINE void shrink() {
+        float sorted[HELD + WIDE];
+        int32_t from[HELD + WIDE];
+        Ints sum = {};
+        std::fill_n(squared + count, WIDE, NOWHERE);
+        for (int first = 0; first < count; first += WIDE) {
+            const Floats here = load(squared + first);
+            Ints rank = {};
+            for (int j = 0; j < count; ++j) rank -= squared[j] < here;
+            sum += rank;
+            for (int i = 0; i < WIDE; ++i) {
+                sorted[rank[i]] = squared[first + i];
+                from[rank[i]] = place[first + i];
+            }
+        }
+        int total = 0;
+        for (int i = 0; i < WIDE; ++i) total += sum[i];
+        if (total != count * (count - 1) / 2 + (whole(count) - count) * count) sort(sorted, from);  // some are equally near
+        count = std::min(count, k);
+        std::copy_n(sorted, count, squared), std::copy_n(from, count, place);
+    }
+
+    void sort(float* sorted, int32_t* from) const {
+        int order[HELD];
+        std::iota(order, order + count, 0);
+        std::stable_sort(order, order + count, [this](int i, int j) { return squared[i] < squared[j]; });
+        for (int i = 0; i < count; ++i) sorted[i] = squared[order[i]], from[i] = place[order[i]];
+    }
+
+    // Add the points of some leaves that a bound on the squared distance lets in, but not the point itself.
+    INLINE void add(const Tree& t, const Leaves& leaves, const int32_t* which, int some, int32_t self, float bound) {
+        float apart[CLOSE * LEAF];
+        int32_t places[CLOSE * LEAF], chosen[CLOSE * LEAF + WIDE];
+        for (int i = 0; i < some; ++i) {
+            const int32_t start = leaves.starts[which[i]], end = start + leaves.sizes[which[i]];
+            for (int j = 0; j < LEAF; j += WIDE) {
+                const Ints at = lanes(start + j);
+                const Floats x = load(t.x + start + j) - t.x[self], y = load(t.y + start + j) - t.y[self],
+                             z = load(t.z + start + j) - t.z[self];
+                store((at < end) & (at != self) ? x * x + y * y + z * z : Floats{} + NOWHERE, apart + i * LEAF + j);
+                store(at, places + i * LEAF + j);
+            }
+        }
+        const int more = choose(apart, some * LEAF, bound, chosen);
+        for (int i = 0; i < more; ++i) {
+            squared[count + i] = apart[chosen[i]];
+            place[count + i] = places[chosen[i]];
+        }
+        count += more;
+    }
+};
+
+// The k nearest of a point in some leaves, as far as a bound on the squared distance lets them in.
+INLINE void search(const Tree& t, const Leaves& leaves, int32_t self, float bound, Found& found) {
+    const float point[6] = {t.x[self], t.y[self], t.z[self], t.x[self], t.y[self], t.z[self]};
+    const float* sides[6];
+    for (int side = 0; side < 6; ++side) sides[side] = leaves.sides[side].data();
+    float apart[BOXES];
+    int32_t close[BOXES + WIDE];
+    found.count = 0;
+    for (int first = 0; first < leaves.count; first += BOXES) {
+        const int some = std::min(BOXES, leaves.count - first);
+        squares(sides, first, some, point, apart);
+        const int chosen = choose(apart, whole(some), bound, close);
+        for (int i = 0; i < chosen; ++i) close[i] += first;
+        for (int i = 0; i < chosen; i += CLOSE) {
+            if (found.count > MOST) {
+                found.shrink();
+                bound = std::min(bound, found.reach());
+            }
+            found.add(t, leaves, close + i, std::min(CLOSE, chosen - i), self, bound);
+        }
+    }
+    found.shrink();
 }
 
 // Within 3e-7 of atan2: an odd polynomial of degree 17 on [0, 1] (least squares, reweighted), and the octant.
@@ -177,7 +276,7 @@ INLINE void describe(const Tree& t, int64_t self, const Found& found, float leas
     float qx[MOST] = {}, qy[MOST] = {}, qz[MOST] = {}, azimuth[MOST], angle[MOST];
     const int directed = radius > least;
     for (int j = 0; j < k; ++j) {
-        const uint32_t at = found.place(j);
+        const int32_t at = found.place[j];
         qx[j] = t.x[at], qy[j] = t.y[at], qz[j] = t.z[at];
         out[j] = radius;
         out[k + j] = t.norm[at];
@@ -207,7 +306,7 @@ void split(const float* xyz, int32_t* own, int64_t first, int64_t last, Tree& t,
         }
         if (high[side] - low[side] > high[axis] - low[axis]) axis = side;
     }
-    std::copy_n(low, 3, t.boxes + 6 * node), std::copy_n(high, 3, t.boxes + 6 * node + 3);
+    for (int side = 0; side < 3; ++side) t.side(side)[node] = low[side], t.side(side + 3)[node] = high[side];
     if (level == t.levels) return;
     const int64_t right = (2 * node + 1) << (t.levels - level - 1);  // its first leaf
     const int64_t middle = t.edge(right - (int64_t{1} << t.levels));
@@ -217,19 +316,58 @@ void split(const float* xyz, int32_t* own, int64_t first, int64_t last, Tree& t,
     split(xyz, own, middle, last, t, 2 * node + 1, level + 1);
 }
 
+INLINE float distance(const Tree& t, int64_t i, int64_t j) {
+    const float x = t.x[i] - t.x[j], y = t.y[i] - t.y[j], z = t.z[i] - t.z[j];
+    return std::sqrt(x * x + y * y + z * z);
+}
+
+// Whatever a bound and rounding leave out of the k nearest is found without a bound.
+INLINE void search_all(const Tree& t, int32_t self, Leaves& leaves, Found& found) {
+    const float box[6] = {t.x[self], t.y[self], t.z[self], t.x[self], t.y[self], t.z[self]};
+    leaves.collect(t, box, ANYWHERE);
+    search(t, leaves, self, ANYWHERE, found);
+}
+
+// Write the features of the points begin … end - 1, which lie in one leaf. No point's neighbours are farther than those of
+// another and the way there; those of the first are no farther than the nearest in the least node that is sure to hold k.
+INLINE void describe_some(const Tree& t, const int32_t* own, int64_t leaf, int64_t begin, int64_t end, float least,
+                          Leaves& leaves, Found& found, float* out) {
+    const int k = found.k;
+    int up = 0;
+    while (up < t.levels && (t.n >> (t.levels - up)) <= k) ++up;
+    leaves.count = 0;
+    for (int64_t i = leaf >> up << up, last = i + (int64_t{1} << up); i < last; ++i) leaves.add(t, i);
+    search(t, leaves, static_cast<int32_t>(begin), ANYWHERE, found);
+
+    float reach[LEAF], farthest = 0, box[6];
+    for (int64_t i = begin; i < end; ++i) farthest = std::max(farthest, distance(t, begin, i));
+    for (int side = 0; side < 6; ++side) box[side] = t.side(side)[t.leaves() + leaf];
+    reach[0] = std::sqrt(found.reach());
+    const float all = (reach[0] + farthest) * SLACK;
+    leaves.collect(t, box, all * all);
+    for (int64_t self = begin; self < end; ++self) {
+        float bound = reach[0] + distance(t, begin, self);
+        for (int64_t i = begin + 1; i < self; ++i) bound = std::min(bound, reach[i - begin] + distance(t, i, self));
+        search(t, leaves, static_cast<int32_t>(self), bound * SLACK * bound * SLACK, found);
+        if (found.count < k) search_all(t, self, leaves, found);
+        reach[self - begin] = std::sqrt(found.reach());
+        describe(t, self, found, least, out + 4 * int64_t{k} * own[self]);
+    }
+}
+
 }  // namespace
 
 extern "C" {
 
-// Levels of the tree of n points; it has 2 << levels nodes.
+// Levels of the tree of n points.
 int rri_levels(int64_t n) {
     int levels = 0;
-    while ((n >> levels) + 1 > LEAF) ++levels;
+    while (((n - 1) >> levels) + 1 > LEAF) ++levels;
     return levels;
 }
 
-// From points (n, 3): planes (4, n) of x, y, z and norm in the order of the tree, with room for 32 numbers after them; own (n),
-// the points' rows in the cloud; boxes (2 << levels, 6).
+// From points (n, 3): planes (4, n) of x, y, z and norm in the order of the tree, with room for 16 numbers after them; own (n),
+// the points' rows in the cloud; boxes (6, (2 << levels) + 16).
 void rri_build(const float* xyz, int64_t n, float* planes, int32_t* own, float* boxes) {
     Tree t{planes, planes + n, planes + 2 * n, planes + 3 * n, boxes, n, rri_levels(n)};
     std::iota(own, own + n, 0);
@@ -242,25 +380,16 @@ void rri_build(const float* xyz, int64_t n, float* planes, int32_t* own, float* 
     std::fill_n(planes + 4 * n, LEAF, 0.0f);
 }
 
-// Features of the points begin … end - 1 of the tree, each to its own row of out (n, 4 k). 1 <= k <= 64, k < n.
-CLONED void rri_describe(const float* planes, const int32_t* own, float* boxes, int64_t n, int64_t begin, int64_t end, int k,
-                         float least, float* out) {
+// Features of the points begin … end - 1 of the tree, each to its own row of out (n, 4 k). 1 <= k <= 64, k < n < 2^31.
+void rri_describe(const float* planes, const int32_t* own, float* boxes, int64_t n, int64_t begin, int64_t end, int k,
+                  float least, float* out) {
     const Tree t{planes, planes + n, planes + 2 * n, planes + 3 * n, boxes, n, rri_levels(n)};
     Found found;
     found.k = k;
-    float bound = std::numeric_limits<float>::infinity();
-    for (int64_t self = begin; self < end; ++self) {
-        if (self > begin) {  // the neighbours of the last point and itself are no farther than this
-            const float dx = t.x[self] - t.x[self - 1], dy = t.y[self] - t.y[self - 1], dz = t.z[self] - t.z[self - 1];
-            bound = (std::sqrt(found.reach()) + std::sqrt(dx * dx + dy * dy + dz * dz)) * 1.0001f;
-        }
-        found.fill(bound * bound);
-        search(t, self, found);
-        if (!found.complete()) {  // rounding of tiny numbers
-            found.fill(std::numeric_limits<float>::infinity());
-            search(t, self, found);
-        }
-        describe(t, self, found, least, out + 4 * int64_t{k} * own[self]);
+    Leaves leaves;
+    for (int64_t leaf = begin * t.leaves() / n; leaf < t.leaves() && t.edge(leaf) < end; ++leaf) {
+        const int64_t first = std::max(begin, t.edge(leaf)), last = std::min(end, t.edge(leaf + 1));
+        if (first < last) describe_some(t, own, leaf, first, last, least, leaves, found, out);
     }
 }
 }

@@ -53,7 +53,7 @@ def assert_same(clouds: torch.Tensor, k: int = 20) -> None:
     scale = theirs[..., : 2 * k].abs().amax() or 1.0
     apart = (ours - theirs).abs()
     apart[..., : 2 * k] /= scale
-    assert (apart > 2e-3).float().mean() <= 1e-5
+    assert (apart > 2e-3).sum() <= max(6, 1e-5 * apart.numel())  # two that change places are six numbers
     assert apart.median() < 1e-6
 
 
