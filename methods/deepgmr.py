@@ -170,10 +170,11 @@ def _one_each(features: Sequence[Tensor]) -> bool:
 
 def _mixtures(gamma: Sequence[Tensor], clouds: Sequence[Tensor]) -> list[Mixture]:
     """Those of sources and of targets, which lie in one tensor or in two."""
-    from methods.nn.gmm import Mixture, mixture
+    from methods.nn.gmm import mixture
+    from methods.nn.spread import spread
 
-    made = [mixture(g.double(), cloud.double()) for g, cloud in zip(gamma, clouds, strict=True)]
-    return made if len(made) == 2 else [Mixture(*half) for half in zip(*(x.chunk(2) for x in made[0]), strict=True)]
+    halves = (both if len(both) == 2 else both[0].chunk(2) for both in (gamma, clouds))
+    return spread(lambda half: mixture(half[0].double(), half[1].double()), list(zip(*halves, strict=True)))
 
 
 def _shown(gamma: Tensor, cloud: Tensor, scale: float, centre: NDArray[np.float64]) -> Gaussians:

@@ -11,14 +11,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from methods.nn.spread import Piece, pieces, spread
+from methods.nn.spread import Piece, pieces, spread, usable
 
 _ROWS = 1024
 """Points that pass through the layers at once on the CPU: half as many are slower."""
+_TOGETHER = 1 << 13
+"""Points of small clouds that one thread takes through the first layers at once: each call of a layer takes a while to begin."""
 _HELD = 1 << 14
 """Points of small clouds whose widest layer is held at once."""
-_EXACT = 2
-"""Layers that stay float32 where the others are narrower."""
+_EXACT = 1
+"""Layers that stay float32 where the others are narrower: features on 8 bits would not do."""
 _SPREADS = 8.0
 """Standard deviations from the mean, as batch norm knows them, that 8 bits reach; 5 cut off large values with some weights."""
 _LEVELS = 255
@@ -106,6 +108,21 @@ class FoldedLayer(nn.Module):
             self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight, _ROWS)
 
 
+class RoundingLayer(FoldedLayer):
+    """The last layer before those on 8 bits: numbers (B, N, inputs) to levels (B, N, outputs) uint8, see `QuantisedLayer`."""
+
+    def __init__(self, layer: FoldedLayer) -> None:
+        unit = layer.unit
+        super().__init__(layer.weight / unit[:, None], layer.bias / unit + 0.5, None, layer.reach)
+
+    def biased(self, points: Tensor, bias: Tensor) -> Tensor:
+        """See `FoldedLayer.biased`; half a level is in the bias, so that the conversion rounds."""
+        y = super().biased(points, bias).clamp_max_(_LEVELS)
+        levels = torch.empty(y.shape, dtype=torch.uint8)
+        np.copyto(levels.numpy(), y.numpy(), casting="unsafe")  # seven times as fast as torch's
+        return levels
+
+
 class QuantisedLayer(FoldedLayer):
     """The same on 8 bits: levels (B, N, inputs) uint8 to levels (B, N, outputs), or to numbers after the last such layer.
 
@@ -118,24 +135,33 @@ class QuantisedLayer(FoldedLayer):
         leaving = torch.ones_like(layer.bias) if last else layer.unit
         context = None if layer.context is None else layer.context * entering / leaving[:, None]
         super().__init__(layer.weight * entering / leaving[:, None], layer.bias / leaving, context, layer.reach)
-        self.entering, self.kind = entering, torch.float32 if last else torch.uint8
-        scale = self.weight.abs().amax(dim=1).clamp_min(torch.finfo(torch.float32).tiny) / 127
-        whole = (self.weight / scale[:, None]).round().to(torch.int8)
-        self.packed = torch.ops.onednn.qlinear_prepack(whole, [_ROWS, whole.shape[1]])
-        self.scales, self.zeros = scale, torch.zeros(len(scale), dtype=torch.int32)
+        self.kind = torch.float32 if last else torch.uint8
+        self.product = _Product(self.weight, _ROWS)
+        self.once = None if context is None else _Product(context, 1)
 
     def biases(self, cloud: Tensor) -> Tensor:
         """See `FoldedLayer.biases`."""
-        return super().biases(cloud.float())
+        assert self.once is not None
+        return self.once(cloud, self.bias, torch.float32, "none")
 
     def biased(self, points: Tensor, bias: Tensor) -> Tensor:
-        """See `FoldedLayer.biased`; of numbers (B, N, inputs), too."""
-        if points.dtype != torch.uint8:
-            points = (points / self.entering).add_(0.5).clamp_(0, _LEVELS).to(torch.uint8)
+        """See `FoldedLayer.biased`."""
+        return self.product(points, bias, self.kind, "relu")
+
+
+class _Product:
+    """Weights (outputs, inputs) on 8 bits, in the order that so many rows of levels want."""
+
+    def __init__(self, weight: Tensor, rows: int) -> None:
+        self.scales = weight.abs().amax(dim=1).clamp_min(torch.finfo(torch.float32).tiny) / 127
+        self.zeros = torch.zeros(len(weight), dtype=torch.int32)
+        whole = (weight / self.scales[:, None]).round().to(torch.int8)
+        self.packed = torch.ops.onednn.qlinear_prepack(whole, [rows, whole.shape[1]])
+
+    def __call__(self, levels: Tensor, bias: Tensor, kind: torch.dtype, after: str) -> Tensor:
+        """Levels (…, inputs) uint8 by the weights, a bias (outputs,) and "relu" or "none", to numbers or levels (…, outputs)."""
         weights = self.packed, self.scales, self.zeros
-        result: Tensor = torch.ops.onednn.qlinear_pointwise(
-            points, 1.0, 0, *weights, bias, 1.0, 0, self.kind, "relu", [], ""
-        )
+        result: Tensor = torch.ops.onednn.qlinear_pointwise(levels, 1.0, 0, *weights, bias, 1.0, 0, kind, after, [], "")
         return result
 
 
@@ -235,11 +261,15 @@ class PointNet(nn.Module):
         return scores
 
     def _in_pieces(self, features: Tensor) -> Tensor:
-        """The same: small clouds each on one thread, others some at a time in pieces: memory for `_HELD` points, or one cloud."""
+        """The same: some small clouds a thread, or large ones in pieces: memory for `_TOGETHER` points a thread, or `_HELD`."""
         count, points, _ = features.shape
         scores = features.new_empty(count, points, self.last.out_features)
         if points <= _ROWS:
-            spread(lambda cloud: self._whole(features[cloud], scores[cloud]), range(count))
+            some = max(1, min(_TOGETHER // points, -(-count // usable())))
+            spread(
+                lambda first: self._whole(features[first : first + some], scores[first : first + some]),
+                range(0, count, some),
+            )
             return scores
         group = max(1, _HELD // points)
         for first in range(0, count, group):
@@ -247,10 +277,16 @@ class PointNet(nn.Module):
         return scores
 
     def _whole(self, features: Tensor, scores: Tensor) -> None:
-        """Write the scores (N, outputs) of one cloud's features (N, inputs)."""
-        x = self.local(features[None])
+        """Write the scores (B, N, outputs) of some clouds' features (B, N, inputs)."""
         assert isinstance(self.join, FoldedLayer)
-        scores[:] = self._last(self.head(self.join.biased(x, self.join.biases(max_pool(x))[0])))[0]
+        x = self.local(features)
+        for cloud, bias, into in zip(x, self.join.biases(max_pool(x)), scores, strict=True):
+            self._write(self.head(self.join.biased(cloud[None], bias)), into)
+
+    def _write(self, x: Tensor, scores: Tensor) -> None:
+        """Write the scores (N, outputs) of the head's output (1, N, C)."""
+        last = self.last
+        torch.addmm(last.bias, x[0].to(last.weight.dtype), last.weight.T, out=scores)
 
     def _group(self, features: Tensor, scores: Tensor) -> None:
         """Write the scores (B, N, outputs) of features (B, N, inputs): all pieces up to the max-pool, then the rest of all."""
@@ -268,7 +304,7 @@ class PointNet(nn.Module):
 
         def finish(work: tuple[Piece, Tensor]) -> None:
             part, x = work
-            scores[part.cloud, part.rows] = self._last(self.head(join.biased(x, biases[part.cloud])))[0]
+            self._write(self.head(join.biased(x, biases[part.cloud])), scores[part.cloud, part.rows])
 
         spread(finish, [(part, x) for part, (x, _) in zip(parts, wide, strict=True)])
 
@@ -278,18 +314,18 @@ class PointNet(nn.Module):
         self.local, self.join, self.head = _folded(self.local), self.join.folded(), _folded(self.head)
 
     def narrow(self) -> None:
-        """Let the layers after the first two compute in bfloat16, in place; the scores stay float32. After `fold`."""
+        """Let the layers after the first compute in bfloat16, in place; the scores stay float32. After `fold`."""
         for layer in self._folded_layers()[_EXACT:]:
             layer.narrow()
 
     def quantise(self) -> None:
-        """Let the layers after the first two compute on 8 bits, in place, on the CPU; the scores stay float32. After `fold`."""
+        """Let the layers after the first compute on 8 bits, in place, on the CPU; the scores stay float32. After `fold`."""
         layers = self._folded_layers()
         made = [
             QuantisedLayer(layer, before.unit, last=layer is layers[-1])
             for before, layer in pairwise(layers[_EXACT - 1 :])
         ]
-        whole, local = [*layers[:_EXACT], *made], len(self.local)
+        whole, local = [*layers[: _EXACT - 1], RoundingLayer(layers[_EXACT - 1]), *made], len(self.local)
         self.local, self.join, self.head = (
             nn.Sequential(*whole[:local]),
             whole[local],
