@@ -83,7 +83,7 @@ def draw(rows: list[Row], file: Path) -> None:
     """Median RMSE and recall against the angle, a line a method; untrained ones dotted."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
+    figure = Figure(figsize=(11.5, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     for name in dict.fromkeys(row["method"] for row in rows):
         own = [row for row in rows if row["method"] == name]
@@ -95,7 +95,7 @@ def draw(rows: list[Row], file: Path) -> None:
     for axes in (left, right):
         axes.set(xlabel="angle between the clouds (°)", xticks=ANGLES)
         axes.grid(alpha=0.3)
-    right.legend(fontsize=7)
+    figure.legend(*left.get_legend_handles_labels(), fontsize=7, loc="outside right center")
     figure.suptitle(
         f"shapes40, noisy, {POINTS} points, objects held out of the train split, {rows[0]['problems']} an angle"
     )
