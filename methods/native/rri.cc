@@ -95,7 +95,8 @@ INLINE void squares(const float* const* sides, int64_t first, int count, const f
     for (int i = 0; i < count; i += WIDE) {
         Floats sum = {};
         for (int side = 0; side < 3; ++side) {
-            const Floats below = load(sides[side] + first + i) - box[side + 3], above = box[side] - load(sides[side + 3] + first + i);
+            const Floats below = load(sides[side] + first + i) - box[side + 3];
+            const Floats above = box[side] - load(sides[side + 3] + first + i);
             const Floats apart = below > above ? below : above;
             sum += apart > 0.0f ? apart * apart : Floats{};
         }
@@ -220,7 +221,7 @@ INLINE void search(const Tree& t, const Leaves& leaves, int32_t self, float boun
         for (int i = 0; i < chosen; i += CLOSE) {
             if (found.count > MOST) {
                 found.shrink();
-                bound = std::min(bound, found.reach());
+                bound = std::min(bound, std::nextafter(found.reach(), -1.0f));  // what is as near, but later, is not wanted
             }
             found.add(t, leaves, close + i, std::min(CLOSE, chosen - i), self, bound);
         }

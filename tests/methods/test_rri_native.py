@@ -192,7 +192,8 @@ def test_what_is_not_finite_is_an_error_as_without_the_kernel(kernel: None, odd:
 
 
 def test_all_equal_points(kernel: None) -> None:
-    assert (rri(torch.ones(1, 30, 3)) == 0).all()
+    for count in (30, 3000):
+        assert (rri(torch.ones(1, count, 3)) == 0).all()
 
 
 def test_float64_and_gradients_go_on_as_before(kernel: None) -> None:
@@ -205,9 +206,6 @@ def test_float64_and_gradients_go_on_as_before(kernel: None) -> None:
     assert all(p.grad is not None for p in net.parameters())
 
 
-# Where it cannot be had
-
-
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """An empty cache, and nothing loaded."""
@@ -215,6 +213,25 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     _rri_native.library.cache_clear()
     yield tmp_path
     _rri_native.library.cache_clear()
+
+
+@pytest.mark.parametrize("instructions", [(), ("avx2", "fma3", "bmi2")])
+def test_processors_with_fewer_instructions(
+    kernel: None, bare: Path, monkeypatch: pytest.MonkeyPatch, instructions: tuple[str, ...]
+) -> None:
+    has = torch.cpu.get_capabilities()
+    if not all(has.get(name) for name in instructions):
+        pytest.skip(f"this processor has not all of {', '.join(instructions)}")
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: dict.fromkeys(instructions, True))
+    assert implementation("cpu", 20) == "native"
+    for n, k in ((17, 16), (300, 64), (1000, 20), (5000, 20)):
+        assert_same(clouds_of(blob(n, k)), k)
+    twice = np.concatenate([blob(200), blob(200)])
+    ours, theirs = (sorted_blocks(f, 20) for f in (rri(clouds_of(twice)), by_torch(clouds_of(twice))))
+    torch.testing.assert_close(ours[..., :2, :], theirs[..., :2, :], atol=1e-5, rtol=0)
+
+
+# Where it cannot be had
 
 
 def assert_torch_answers() -> None:
