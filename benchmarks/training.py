@@ -3,8 +3,8 @@
     python -m benchmarks.training [STEPS]
 
 The plain network (`plain_deepgmr.py`) computes in float32 with 1 x 1 convolutions on concat(local, global); features, losses and
-the optimiser are the same. Steps take turns in one process; medians. Memory is that of the whole process at its peak. The last
-line is the training loop as `bench.py train` runs it, with problems and features drawn in a thread beside the steps.
+the optimiser are the same. Steps take turns in one process; medians. Memory is that of the whole process at its peak. First
+comes the training loop as `bench.py train` runs it, with problems and features drawn in a thread beside the steps.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from benchmarks.plain_deepgmr import PlainDeepGMR
 from datasets.registry import load
 from methods.nn.gmr import Estimate
 from methods.nn.learned import FOLDER
+from methods.nn.pointnet import PointLayer
 from methods.training import Batch, Part, Settings, Trainer, ahead, collate, draw
 
 SETTINGS = Settings("deepgmr", batch=32, points=(1024,), threads=os.cpu_count() or 1)
@@ -64,6 +65,18 @@ def seconds(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+def products(trainer: Trainer) -> float:
+    """Seconds of nothing but a step's products in bfloat16: each point-wise layer's outputs, and its two gradients."""
+    rows, spent = 2 * SETTINGS.batch * SETTINGS.points[0], 0.0
+    for layer in (m for m in trainer.network.modules() if isinstance(m, PointLayer)):
+        weight = layer.linear.weight.detach().bfloat16()
+        x, y = (torch.randn(rows, size, dtype=torch.bfloat16) for size in weight.T.shape)
+        spent += seconds(lambda x=x, w=weight: torch.mm(x, w.T)) + seconds(lambda y=y, x=x: torch.mm(y.T, x))
+        if weight.shape[1] != trainer.network.config.inputs:  # features have no gradient
+            spent += seconds(lambda y=y, w=weight: torch.mm(y, w))
+    return spent
+
+
 def peak_gb() -> float:
     """The most memory this process has held."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
@@ -89,6 +102,8 @@ def main(steps: int) -> None:
     whole = (time.perf_counter() - begun) / steps
     print(f"first step {begun - start:.2f} s; then, drawing included, {whole:.2f} s a step (bar 1.0 s)")
     print(f"the process held {peak_gb():.1f} GB at most (bar 3 GB)", flush=True)
+    least = np.median([products(ours) for _ in range(steps)])
+    print(f"with nothing but the products it would be {least:.2f} s", flush=True)
     plain, held = PlainTrainer(SETTINGS), make(0)
     both = [(seconds(lambda: ours.step(held)), seconds(lambda: plain.step(held))) for _ in range(steps + 1)][1:]
     ms = np.median(both, axis=0)
