@@ -19,6 +19,8 @@ Matrix = NDArray[np.float64]
 
 UNIT_FACTORS = (1000.0, 100.0)
 """Ratios of sizes that tell of two units: millimetres and metres, centimetres and metres."""
+ODD_FACTOR = 3
+"""A ratio of sizes that is worth a remark: a metre has 3.3 feet."""
 NEAR_FACTOR = 1.6
 """How far from such a ratio the sizes may be, since two scans of a thing are not of the same extent."""
 PREVIEW = 200_000
@@ -107,7 +109,7 @@ def open_scans(files: tuple[Path, Path], points: int, factor: float | None) -> S
     grown = (formats.Geometry(found[0].points * scale, _times(found[0].triangles, scale)), found[1])
     clouds = [_cloud(f, g, points) for f, g in zip(files, grown, strict=True)]
     size = min(sizes[0] * scale, sizes[1])
-    notes = [f"the source's coordinates were multiplied by {scale:g}: {_why(factor, sizes)}"] if scale != 1 else []
+    notes = _sized(sizes, scale, factor)
     for file, geometry in zip(files, found, strict=True):
         if geometry.unseen:
             notes.append(f"{file.name}: rows of NaN, where a scanner saw nothing, are left out ({geometry.unseen})")
@@ -207,7 +209,12 @@ def _times(triangles: Points | None, factor: float) -> Points | None:
     return None if triangles is None else triangles * factor
 
 
-def _why(factor: float | None, sizes: list[float]) -> str:
-    if factor is not None:
-        return "--scale"
-    return f"it is {sizes[0]:.3g} across and the target {sizes[1]:.3g}, as if in other units (--scale 1 keeps it)"
+def _sized(sizes: list[float], scale: float, factor: float | None) -> list[str]:
+    """What to tell of the clouds' sizes: by what the source was multiplied and why, or that its unit may be another."""
+    across = f"it is {sizes[0]:.3g} across and the target {sizes[1]:.3g}"
+    if scale != 1:
+        why = f"{across}, as if in other units (--scale 1 keeps it)" if factor is None else "--scale"
+        return [f"the source's coordinates were multiplied by {scale:g}: {why}"]
+    if factor is None and not 1 / ODD_FACTOR < sizes[1] / sizes[0] < ODD_FACTOR:
+        return [f"the source may be in another unit than the target: {across} (--scale FACTOR multiplies it)"]
+    return []

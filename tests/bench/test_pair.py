@@ -157,6 +157,19 @@ def test_units_are_told_apart_only_where_sizes_are_far_apart(source, target, fac
     assert clouds.unit_factor(source, target) == pytest.approx(factor)
 
 
+@pytest.mark.parametrize(
+    ("times", "factor", "told"), [(1, None, 0), (2.5, None, 0), (25.4, None, 1), (1 / 3.28, None, 1), (25.4, 1.0, 0)]
+)
+def test_other_ratios_of_sizes_are_told_but_nothing_is_scaled(tmp_path, times, factor, told):
+    cloud = rng("inches").random((300, 3))
+    np.save(tmp_path / "a.npy", cloud)
+    np.save(tmp_path / "b.npy", cloud * times)
+    scans = clouds.open_scans((tmp_path / "a.npy", tmp_path / "b.npy"), 300, factor)
+    said = [note for note in scans.notes if "another unit" in note]
+    assert scans.factor == 1 and len(said) == told
+    assert not told or "--scale FACTOR" in said[0]
+
+
 def test_a_mesh_is_sampled_of_its_surface(tmp_path):
     (tmp_path / "m.off").write_text("OFF\n4 2 0\n0 0 0\n1 0 0\n1 1 0\n0 1 0\n3 0 1 2\n3 0 2 3\n")
     scans = clouds.open_scans((tmp_path / "m.off", tmp_path / "m.off"), 300, None)
