@@ -27,6 +27,7 @@ from datasets.problems import problem_set_sha256
 from methods import registry
 
 DRAWN_AT_ONCE = 100
+CHANGED = "changed since; give --fresh to ask again, or another --out to keep what there is"
 LOSSES = 3
 """Workers that may die in a row without any outcome before a run gives up."""
 
@@ -45,6 +46,7 @@ def run(config: RunConfig, place: Place) -> Record:
     hashes = draw_problems(record, cells, place)
     settings = {setting(config, m, c, place.plugins): m for c in cells if not c.skip for m in c.methods}
     ready = preflight(list(settings), config.call_limits, place.console)
+    _refuse_other_weights(record, ready, place)
     record.put("run", describe(config, place, hashes, ready) | {"notes": _on_times(config, place) + notes})
     usable = {s for s, reply in ready.items() if reply["status"] == "ok"}
     record_unasked(record, config, cells, ready, place.plugins)
@@ -78,9 +80,23 @@ def _refuse_other_code(record: Record, config: RunConfig, place: Place) -> None:
     code = {f: sha for m in config.every_method for f, sha in registry.code_of(m, place.plugins).items()}
     known = record.get("code") or {}
     if changed := sorted(Path(file).name for file, sha in code.items() if known.get(file, sha) != sha):
-        told = f"{', '.join(changed)} changed since; give --fresh to ask again, or another --out to keep what there is"
-        raise InputError(f"{place.folder}: {told}")
+        raise InputError(f"{place.folder}: {', '.join(changed)} {CHANGED}")
     record.put("code", code)
+
+
+def _refuse_other_weights(record: Record, ready: dict[Setting, dict[str, Any]], place: Place) -> None:
+    """The same of the files that methods load, whose `sha256` they note when they are set up."""
+    known = (record.get("run") or {}).get("setup", {})
+    changed = [
+        name for name, notes in _setups(ready).items() if notes.get("sha256") != known.get(name, notes).get("sha256")
+    ]
+    if changed:
+        raise InputError(f"{place.folder}: the weights of {', '.join(changed)} {CHANGED}")
+
+
+def _setups(ready: dict[Setting, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """What methods noted when they were set up."""
+    return {f"{s.method} on {s.domain}": r["notes"] for s, r in ready.items() if r.get("notes")}
 
 
 def _against(record: Record, config: RunConfig) -> str:
@@ -174,7 +190,7 @@ def describe(
             }
             for name, method in offers.items()
         },
-        "setup": {f"{s.method} on {s.domain}": r.get("notes", {}) for s, r in ready.items() if r.get("notes")},
+        "setup": _setups(ready),
         "unavailable": {s.method: r["message"] for s, r in ready.items() if r["status"] != "ok"},
         "environment": environment() | {"threads": config.threads, "device": config.device, "jobs": place.jobs},
     }

@@ -17,8 +17,11 @@ from typing import Any
 
 from common import specs
 from common.errors import InputError, unknown
+from common.imports import made_of
 from common.plugins import find
 from methods.base import Cloud, Method, Pose, Unavailable
+
+HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -169,9 +172,14 @@ def missing(text: str, plugins: Path | None = None) -> str | None:
 
 
 def code_of(text: str, plugins: Path | None = None) -> dict[str, str]:
-    """The files in which a method and the parts of a chain stand, each with the start of its SHA-256."""
-    files = [inspect.getsourcefile(offer.cls) for offer in _offers_of(text, plugins)]
-    return {file: hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16] for file in files if file}
+    """The files that a method and the parts of a chain are made of, each with the start of its SHA-256.
+
+    They are those in which they stand, and what these import of this package and of their own folder.
+    """
+    files = {Path(file) for offer in _offers_of(text, plugins) if (file := inspect.getsourcefile(offer.cls))}
+    own = {HERE, *(file.parent for file in files)}
+    every = {f for file in files for f in made_of(file, [HERE.parent, file.parent]) if own & set(f.parents)}
+    return {str(file): hashlib.sha256(file.read_bytes()).hexdigest()[:16] for file in sorted(every)}
 
 
 def _offers_of(text: str, plugins: Path | None) -> list[Offer]:

@@ -140,6 +140,50 @@ def test_a_method_whose_file_changed_is_not_continued(bench, tmp_path, capsys):
     bench(*asked, "--fresh")
 
 
+def test_a_method_whose_helper_or_weights_changed_is_not_continued(bench, tmp_path, capsys):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    shutil.copy(PLUGINS / "blobs.py", mine)
+    (mine / "helper.py").write_text("ANSWER = 1.0\n")
+    (mine / "weights.txt").write_text("1")
+    (mine / "taught.py").write_text(TAUGHT)
+    asked = ["--methods", "taught", "--problems", 2, "--conditions", "noisy", "--plugins", mine]
+    bench(*asked)
+    bench(*asked)
+    (mine / "weights.txt").write_text("2")
+    bench(*asked, expect=2)
+    assert "the weights of taught on blobs changed since; give --fresh" in capsys.readouterr().err
+    bench(*asked, "--fresh")
+    (mine / "helper.py").write_text("ANSWER = 2.0\n")
+    bench(*asked, expect=2)
+    assert "helper.py changed since; give --fresh" in capsys.readouterr().err
+
+
+TAUGHT = """
+import hashlib
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from methods.base import Method
+
+FOLDER = Path(__file__).parent
+sys.path.insert(0, str(FOLDER))
+import helper
+
+
+class Taught(Method):
+    \"\"\"Answers what its weights say.\"\"\"
+
+    def setup(self, device, seed, domain):
+        self.note(sha256=hashlib.sha256((FOLDER / "weights.txt").read_bytes()).hexdigest())
+
+    def register(self, source, target):
+        return np.eye(4) * [helper.ANSWER] * 4
+"""
+
+
 def _left_behind():
     """Worker processes that still run in this checkout."""
     mine = []
