@@ -5,8 +5,10 @@ A check raises `Complaint` with what is wrong and what to do about it, or return
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -111,7 +113,7 @@ def error(reply: dict[str, Any], T: Array, source: Array) -> float:
 def documented(method: Method) -> str:
     """The class has a docstring and a kind."""
     for part in method.parts if isinstance(method, registry.Chain) else (method,):
-        offer = registry.Offer(type(part), {})
+        offer = registry.Offer(type(part), {}, Path(inspect.getfile(type(part))))
         if not offer.documented:
             raise Complaint(f"the class {type(part).__name__} {offer.summary}; it stands in lists and reports")
         if part.kind not in KINDS:

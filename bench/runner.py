@@ -77,21 +77,27 @@ def open_record(config: RunConfig, place: Place) -> Record:
 
 def _refuse_other_code(record: Record, config: RunConfig, place: Place) -> None:
     """Outcomes of a method as it was must not stand beside those of the method as it is."""
-    code = {f: sha for m in config.every_method for f, sha in registry.code_of(m, place.plugins).items()}
+    code = {m: registry.code_of(m, place.plugins) for m in config.every_method}
     known = record.get("code") or {}
-    if changed := sorted(Path(file).name for file, sha in code.items() if known.get(file, sha) != sha):
-        raise InputError(f"{place.folder}: {', '.join(changed)} {CHANGED}")
+    asked = record.answered() & known.keys() & code.keys()
+    changed = {file for m in asked for file, _ in code[m].items() ^ known[m].items()}
+    if changed:
+        raise InputError(f"{place.folder}: {', '.join(sorted(changed))} {CHANGED}")
     record.put("code", code)
 
 
 def _refuse_other_weights(record: Record, ready: dict[Setting, dict[str, Any]], place: Place) -> None:
     """The same of the files that methods load, whose `sha256` they note when they are set up."""
-    known = (record.get("run") or {}).get("setup", {})
-    changed = [
-        name for name, notes in _setups(ready).items() if notes.get("sha256") != known.get(name, notes).get("sha256")
-    ]
+    known, answered = (record.get("run") or {}).get("setup", {}), record.answered()
+    mine = _setups({s: reply for s, reply in ready.items() if s.method in answered})
+    changed = [name for name in mine if name in known and _weights(mine[name]) != _weights(known[name])]
     if changed:
         raise InputError(f"{place.folder}: the weights of {', '.join(changed)} {CHANGED}")
+
+
+def _weights(notes: dict[str, Any]) -> dict[str, Any]:
+    """Of what a method, or the parts of a chain, noted: the digests of files."""
+    return {name: fact for name, fact in notes.items() if name.split()[-1] == "sha256"}
 
 
 def _setups(ready: dict[Setting, dict[str, Any]]) -> dict[str, dict[str, Any]]:

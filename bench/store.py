@@ -100,6 +100,12 @@ class Record:
         query = "SELECT method, problem, repeat FROM outcomes WHERE phase = ? AND status != 'skipped'"
         return set(self.db.execute(query, (phase,)))
 
+    def answered(self) -> set[str]:
+        """The methods of which outcomes stand."""
+        return {
+            method for (method,) in self.db.execute("SELECT DISTINCT method FROM outcomes WHERE status != 'skipped'")
+        }
+
     def add_outcomes(self, outcomes: Iterable[Outcome], kind: str, cell: tuple[str, str, int]) -> None:
         """Record outcomes of one method on problems of one cell (data set, condition, points)."""
         self.add_rows(self.rows(outcomes, kind, cell))

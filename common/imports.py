@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 
-def made_of(file: Path, roots: Sequence[Path]) -> set[Path]:
-    """The file, and the files below some folders that it imports, directly or by one of them, anywhere in their text.
+def made_of(file: Path, packages: Mapping[Path, Path]) -> set[Path]:
+    """The file, and the files of some packages that it imports, directly or by one of them, anywhere in their text.
 
-    Sources in other languages count, too, where a file names one that lies in the folder `native` beside it.
+    Sources in other languages count, too, where a file names one that lies in the folder `native` beside it. A file that
+    does not parse imports nothing: Python could not run it either.
 
     Args:
-        file: a Python file that parses.
-        roots: folders in which modules are looked for, by their whole names.
+        file: a Python file.
+        packages: folders whose files count, each with the folder from which their modules are named.
     """
     found: set[Path] = set()
     left = [file]
@@ -26,26 +27,38 @@ def made_of(file: Path, roots: Sequence[Path]) -> set[Path]:
         found.add(one)
         if one.suffix == ".py":
             names, words = _read(one.read_bytes())
-            left += [f for name in names for root in roots for f in _module(root, name)]
-            left += [f for word in words if (f := one.parent / "native" / word).is_file()]
+            modules = (f for level, name in names for f in _modules(one, level, name, packages.values()))
+            left += [f for f in modules if any(folder in f.parents for folder in packages)]
+            left += [f for f in one.parent.glob("native/*") if f.name in words and f.is_file()]
     return found
 
 
+Names = frozenset[tuple[int, str]]
+
+
 @functools.cache
-def _read(text: bytes) -> tuple[frozenset[str], frozenset[str]]:
-    """Whole names of modules that a text may import, and its short strings that may be names of files."""
-    names, words = set(), set()
-    for node in ast.walk(ast.parse(text)):
+def _read(text: bytes) -> tuple[Names, frozenset[str]]:
+    """Modules that a text may import, as levels up and names below, and its strings."""
+    names: set[tuple[int, str]] = set()
+    try:
+        nodes = list(ast.walk(ast.parse(text)))
+    except (SyntaxError, ValueError, RecursionError):
+        return frozenset(), frozenset()
+    for node in nodes:
         if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isprintable():
-            words |= {node.value} if "." in node.value and "/" not in node.value and len(node.value) < 100 else set()
+            names |= {(0, alias.name) for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {(node.level, ".".join(filter(None, (node.module, alias.name)))) for alias in node.names}
+    words = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     return frozenset(names), frozenset(words)
 
 
-def _module(root: Path, name: str) -> list[Path]:
-    """The file of a module by its whole name, if it lies below a folder."""
-    path = root.joinpath(*name.split("."))
-    return [file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()]
+def _modules(importer: Path, level: int, name: str, roots: Iterable[Path]) -> Iterator[Path]:
+    """Files that an import runs: of the module and of the packages above it, those that there are."""
+    parts = name.split(".")
+    for root in roots if level == 0 else [importer.parents[level - 1]]:
+        found = [] if level == 0 else [root / "__init__.py"]
+        for count in range(1, len(parts) + 1):
+            path = root.joinpath(*parts[:count])
+            found += [path / "__init__.py", path.with_suffix(".py")]
+        yield from (file for file in found if file.is_file())

@@ -76,7 +76,9 @@ def _locked(file: Path) -> Iterator[None]:
 
 
 def compile_shared(source: Path, into: Path, options: tuple[str, ...], mend: str) -> None:
-    """Compile a C++17 source into a shared library. Never for this machine's own CPU only: caches may be shared.
+    """Compile a C++17 source into a shared library.
+
+    Caches may be shared: options for this machine's processor must be in the hash of the `folder`.
 
     Raises:
         Unavailable: there is no compiler, or it refuses; ends in "mend the compiler" or "install it", and `mend`.

@@ -114,6 +114,8 @@ class Method:
     def setup(self, device: str, seed: int, domain: str) -> None:
         """Load state once per process: `self.state["model"] = …`.
 
+        Note the SHA-256 of a file that answers depend on, `self.note(sha256=…)`: a run isn't continued after it changed.
+
         Args:
             device: "cpu" or a torch device string.
             seed: seed of the run.

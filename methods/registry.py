@@ -26,10 +26,11 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Offer:
-    """A method one can name: its class and the parameters that the name stands for."""
+    """A method one can name: its class, the parameters that the name stands for, and the file that the class stands in."""
 
     cls: type[Method]
     parameters: Mapping[str, Any]
+    file: Path
 
     @property
     def summary(self) -> str:
@@ -72,7 +73,7 @@ TUNED = "tuned"
 def _named(plugins: Path | None) -> tuple[dict[str, Offer], dict[str, str]]:
     found = find("methods", GROUP, plugins)
     offers = (
-        (name, source, Offer(cls, parameters))
+        (name, source, Offer(cls, parameters, Path(inspect.getfile(cls if source.only else source.module))))
         for source in found.sources
         for cls in (() if source.module.__name__ in _NOT_METHODS else source.classes(Method))
         for name, parameters in (cls.variants or {source.name: {}}).items()
@@ -174,12 +175,32 @@ def missing(text: str, plugins: Path | None = None) -> str | None:
 def code_of(text: str, plugins: Path | None = None) -> dict[str, str]:
     """The files that a method and the parts of a chain are made of, each with the start of its SHA-256.
 
-    They are those in which they stand, and what these import of this package and of their own folder.
+    They are those in which they stand, and what these import of this package, of the `--plugins` folder or of the installed
+    package they belong to. Names are relative to where modules are named from.
     """
-    files = {Path(file) for offer in _offers_of(text, plugins) if (file := inspect.getsourcefile(offer.cls))}
-    own = {HERE, *(file.parent for file in files)}
-    every = {f for file in files for f in made_of(file, [HERE.parent, file.parent]) if own & set(f.parents)}
-    return {str(file): hashlib.sha256(file.read_bytes()).hexdigest()[:16] for file in sorted(every)}
+    offers, found = _offers_of(text, plugins), dict[str, str]()
+    for offer in offers:
+        packages = {HERE: HERE.parent} | _package_of(offer, plugins)
+        for one in made_of(offer.file, packages):
+            root = next((root for folder, root in packages.items() if folder in one.parents), one.parent)
+            found[str(one.relative_to(root))] = _digest(one)
+    if len(offers) > 1:
+        found[str(Path(__file__).relative_to(HERE.parent))] = _digest(Path(__file__))
+    return dict(sorted(found.items()))
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+
+
+def _package_of(offer: Offer, plugins: Path | None) -> dict[Path, Path]:
+    """The folder of the package that a method belongs to, and where its modules are named from; nothing if there is none."""
+    file, depth = offer.file, offer.cls.__module__.count(".")
+    if plugins and file.parent.resolve() == plugins.resolve():
+        return {file.parent: file.parent}
+    if file.name == "__init__.py":
+        depth += 1
+    return {file.parents[depth - 1]: file.parents[depth]} if depth else {}
 
 
 def _offers_of(text: str, plugins: Path | None) -> list[Offer]:
@@ -221,9 +242,10 @@ class Chain(Method):
     parts: tuple[Method, ...]
 
     def setup(self, device: str, seed: int, domain: str) -> None:
-        """Set up every part."""
-        for part in self.parts:
+        """Set up every part; what each notes is noted under its number, as two parts may note the same."""
+        for i, part in enumerate(self.parts, 1):
             part.setup(device, seed, domain)
+            self.note(**{f"{i} {name}": fact for name, fact in part.scratch.notes.items()})
 
     def register(self, source: Cloud, target: Cloud) -> Pose:
         """Run the first part, then refine by each following one."""

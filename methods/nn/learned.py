@@ -142,7 +142,8 @@ class Learned(Method):
             raise NoSolution(f"a cloud has {min(len(source), len(target))} points; the features need {least}")
         # Coordinates in rows: sums and products along columns of three take four times as long.
         clouds = [np.array(cloud.T, dtype=np.float64, order="C") for cloud in (source, target)]
-        centres = [cloud.mean(axis=1) for cloud in clouds]
+        with np.errstate(invalid="ignore"):  # of infinite coordinates
+            centres = [cloud.mean(axis=1) for cloud in clouds]
         if not np.isfinite(centres).all():  # as little as one coordinate is seen in it
             raise NoSolution("a coordinate is not finite")
         centred = [cloud - centre[:, None] for cloud, centre in zip(clouds, centres, strict=True)]

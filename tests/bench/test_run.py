@@ -140,23 +140,39 @@ def test_a_method_whose_file_changed_is_not_continued(bench, tmp_path, capsys):
     bench(*asked, "--fresh")
 
 
-def test_a_method_whose_helper_or_weights_changed_is_not_continued(bench, tmp_path, capsys):
+@pytest.mark.parametrize("method", ["taught", "taught+icp"])
+def test_a_method_whose_helper_or_weights_changed_is_not_continued(bench, tmp_path, capsys, method):
     mine = tmp_path / "mine"
     mine.mkdir()
     shutil.copy(PLUGINS / "blobs.py", mine)
     (mine / "helper.py").write_text("ANSWER = 1.0\n")
     (mine / "weights.txt").write_text("1")
     (mine / "taught.py").write_text(TAUGHT)
-    asked = ["--methods", "taught", "--problems", 2, "--conditions", "noisy", "--plugins", mine]
+    asked = ["--methods", method, "--problems", 2, "--conditions", "noisy", "--plugins", mine]
     bench(*asked)
     bench(*asked)
     (mine / "weights.txt").write_text("2")
     bench(*asked, expect=2)
-    assert "the weights of taught on blobs changed since; give --fresh" in capsys.readouterr().err
+    assert f"the weights of {method} on blobs changed since; give --fresh" in capsys.readouterr().err
     bench(*asked, "--fresh")
-    (mine / "helper.py").write_text("ANSWER = 2.0\n")
+    (mine / "helper.py").rename(mine / "away")
+    (mine / "helper").mkdir()  # a package in its place
+    (mine / "away").rename(mine / "helper" / "__init__.py")
     bench(*asked, expect=2)
-    assert "helper.py changed since; give --fresh" in capsys.readouterr().err
+    assert "helper.py, helper/__init__.py changed since; give --fresh" in capsys.readouterr().err
+
+
+def test_what_changed_before_there_was_an_outcome_is_no_reason_to_refuse(bench, tmp_path, capsys):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    shutil.copy(PLUGINS / "blobs.py", mine)
+    (mine / "helper.py").write_text("ANSWER = 1.0\n")
+    (mine / "taught.py").write_text(TAUGHT.replace("self.note", "raise Unavailable('not yet') #"))
+    asked = ["--methods", "taught", "--problems", 2, "--conditions", "noisy", "--plugins", mine]
+    bench(*asked)
+    assert "not yet" in capsys.readouterr().out
+    (mine / "taught.py").write_text(TAUGHT.replace("self.note", "return #"))
+    bench(*asked)
 
 
 TAUGHT = """
@@ -166,7 +182,7 @@ from pathlib import Path
 
 import numpy as np
 
-from methods.base import Method
+from methods.base import Method, Unavailable
 
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER))

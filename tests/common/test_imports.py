@@ -4,41 +4,76 @@ from common.imports import made_of
 from methods import registry
 
 
-def written(folder, **texts):
+def written(folder, texts):
     for name, text in texts.items():
-        file = folder / f"{name.replace('__', '/')}.py"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
     return folder
 
 
+def names(files, folder):
+    return {str(f.relative_to(folder)) for f in files}
+
+
 def test_imports_are_followed_wherever_they_stand(tmp_path):
-    root = written(
-        tmp_path,
-        a="import b\nfrom pack import inner as x\nimport numpy as np\n",
-        b="def late():\n    from c import f\n    return f\n",
-        c="import a\nSOURCE = 'code.cc'\n",  # a circle
-        pack__inner="",
-        unrelated="import a\n",
-    )
-    (root / "pack" / "__init__.py").write_text("import gone\n")
-    (root / "native").mkdir()
-    (root / "native" / "code.cc").write_text("int x;")
-    (root / "native" / "other.cc").write_text("int y;")
-    found = {str(f.relative_to(root)) for f in made_of(root / "a.py", [root])}
-    assert found == {"a.py", "b.py", "c.py", "pack/__init__.py", "pack/inner.py", "native/code.cc"}
+    texts = {
+        "a.py": "import b\nfrom pack import inner as x\nimport numpy as np\n",
+        "b.py": "def late():\n    from c import f\n    return f\n",
+        "c.py": "import a\nSOURCE = 'code.cc'\n",  # a circle
+        "pack/__init__.py": "import gone\n",
+        "pack/inner.py": "",
+        "unrelated.py": "import a\n",
+        "native/code.cc": "int x;",
+        "native/other.cc": "int y;",
+    }
+    root = written(tmp_path, texts)
+    found = made_of(root / "a.py", {root: root})
+    assert names(found, root) == {"a.py", "b.py", "c.py", "pack/__init__.py", "pack/inner.py", "native/code.cc"}
+
+
+def test_packages_above_and_relative_imports_count_and_other_packages_do_not(tmp_path):
+    texts = {
+        "mine/__init__.py": "",
+        "mine/method.py": "from .helper import A\nfrom . import other\nimport mine.deep.part\nimport elsewhere\n",
+        "mine/helper.py": "",
+        "mine/other.py": "from numpy import array\n",
+        "mine/deep/__init__.py": "from ..far import f\n",
+        "mine/deep/part.py": "",
+        "mine/far.py": "",
+        "mine/unused.py": "",
+        "elsewhere.py": "",
+    }
+    mine = written(tmp_path, texts) / "mine"
+    found = names(made_of(mine / "method.py", {mine: tmp_path}), mine)
+    assert found == {"__init__.py", "method.py", "helper.py", "other.py", "deep/__init__.py", "deep/part.py", "far.py"}
+
+
+def test_what_does_not_parse_and_odd_strings_stop_nothing(tmp_path):
+    texts = {"a.py": f"import new\nWORD = '{'漢.' * 200}'\n", "new.py": "type X = = int\n", "native/x": ""}
+    root = written(tmp_path, texts)
+    assert names(made_of(root / "a.py", {root: root}), root) == {"a.py", "new.py"}
 
 
 def test_text_is_never_run(tmp_path):
-    root = written(tmp_path, a="import b\n", b="raise SystemExit\n")
-    assert made_of(root / "a.py", [root]) == {root / "a.py", root / "b.py"}
+    root = written(tmp_path, {"a.py": "import b\n", "b.py": "raise SystemExit\n"})
+    assert names(made_of(root / "a.py", {root: root}), root) == {"a.py", "b.py"}
 
 
 def test_a_method_is_made_of_what_it_imports_of_the_package():
-    def names(method):
-        return {file.partition("/methods/")[2] for file in registry.code_of(method)}
+    def made(method):
+        return {file.removeprefix("methods/") for file in registry.code_of(method)}
 
-    assert {"deepgmr.py", "base.py", "nn/gmr.py", "nn/rri.py", "native/rri.cc"} <= names("deepgmr")
-    assert {"fgr.py", "_features.py", "icp.py", "_icp.py"} <= names("fgr+icp")
-    assert not {"deepgmr.py", "icp.py", "nn/gmr.py"} & names("fgr")
-    assert all(names("deepgmr")) and "" not in names("fgr+icp")
+    assert {"deepgmr.py", "base.py", "nn/gmr.py", "nn/rri.py", "native/rri.cc"} <= made("deepgmr")
+    assert {"fgr.py", "_features.py", "icp.py", "_icp.py", "registry.py"} <= made("fgr+icp")
+    assert not {"deepgmr.py", "icp.py", "nn/gmr.py", "registry.py"} & made("fgr")
+    assert all(file.startswith("methods/") for file in registry.code_of("deepgmr+icp"))
+
+
+def test_a_plug_in_is_made_of_its_folder_by_names_that_do_not_depend_on_where_it_lies(tmp_path):
+    lines = ["try:", "    import aid", "except ImportError:", "    pass", "from methods.base import Method", "", ""]
+    method = "\n".join(
+        [*lines, "class Mine(Method):", "    def register(self, source, target):", "        return aid.T", ""]
+    )
+    folders = [written(tmp_path / name, {"mine.py": method, "aid.py": "T = 1\n"}) for name in ("one", "two")]
+    found = [registry.code_of("mine", folder) for folder in folders]
+    assert found[0] == found[1] and {"mine.py", "aid.py", "methods/base.py"} <= found[0].keys()

@@ -19,7 +19,7 @@ from methods.nn import pointnet as pointnet_module
 from methods.nn import rri as rri_module
 from methods.nn.gmm import Mixture, align, kabsch, mixture, pose_loss, rotation_of
 from methods.nn.gmr import GmrConfig, GmrNet
-from methods.nn.pointnet import FoldedLayer, PointNet, QuantisedLayer, max_pool
+from methods.nn.pointnet import FoldedLayer, PointNet, QuantisedLayer, RoundingLayer, max_pool
 from methods.nn.rri import rri
 from methods.nn.weights import Card, choose, read_card, read_tensors, save
 from tests.methods.made import moved, pose
@@ -305,6 +305,19 @@ def test_a_quantised_network_is_as_near_as_its_levels(monkeypatch: pytest.Monkey
         torch.testing.assert_close(net(x), at_once, atol=1e-5, rtol=1e-5)  # sums of integers have no order
     layers = [m for m in net.modules() if isinstance(m, QuantisedLayer)]
     assert [layer.kind for layer in layers] == [torch.uint8] * 5 + [torch.float32]
+
+
+def test_levels_are_rounded_and_end_at_the_largest() -> None:
+    weight, reach = torch.eye(3), torch.tensor([1.0, 2.0, 0.5])
+    layer = RoundingLayer(FoldedLayer(weight, torch.tensor([0.0, 0.1, 0.0]), None, reach))
+    x = torch.rand(1, 5000, 3) * 2 - 0.5
+    exact = 255 * torch.relu(x + torch.tensor([0.0, 0.1, 0.0])) / reach
+    levels = layer(x)
+    assert levels.dtype == torch.uint8 and levels.max() == 255 and levels.min() == 0
+    inside = exact < 255
+    assert (levels.double() - exact)[inside].abs().max() < 0.501
+    assert (levels.double() - exact)[inside & (exact > 0)].mean().abs() < 0.02
+    assert (levels[~inside] == 255).all() and (~inside).any()
 
 
 def test_split_join_is_a_layer_on_the_concatenation() -> None:
