@@ -295,26 +295,30 @@ INLINE void describe(const Tree& t, int64_t self, const Found& found, float leas
     gaps(azimuth, k, out + 3 * k);
 }
 
+struct Point {
+    float at[3];
+    int32_t row;  // of the cloud
+};
+
 // Order the points first … last - 1, which are those of a node, by halves of the longest side of their box.
-void split(const float* xyz, int32_t* own, int64_t first, int64_t last, Tree& t, int64_t node, int level) {
-    float low[3], high[3];
+void split(Point* points, int64_t first, int64_t last, const Tree& t, int64_t node, int level) {
     int axis = 0;
+    float longest = -1;
     for (int side = 0; side < 3; ++side) {
-        low[side] = std::numeric_limits<float>::infinity(), high[side] = -low[side];
-        for (int64_t i = first; i < last; ++i) {
-            const float value = xyz[3 * int64_t{own[i]} + side];
-            low[side] = std::min(low[side], value), high[side] = std::max(high[side], value);
+        float low = points[first].at[side], high = low;
+        for (int64_t i = first + 1; i < last; ++i) {
+            low = std::min(low, points[i].at[side]), high = std::max(high, points[i].at[side]);
         }
-        if (high[side] - low[side] > high[axis] - low[axis]) axis = side;
+        t.side(side)[node] = low, t.side(side + 3)[node] = high;
+        if (high - low > longest) longest = high - low, axis = side;
     }
-    for (int side = 0; side < 3; ++side) t.side(side)[node] = low[side], t.side(side + 3)[node] = high[side];
     if (level == t.levels) return;
     const int64_t right = (2 * node + 1) << (t.levels - level - 1);  // its first leaf
-    const int64_t middle = t.edge(right - (int64_t{1} << t.levels));
-    std::nth_element(own + first, own + middle, own + last,
-                     [=](int64_t i, int64_t j) { return xyz[3 * i + axis] < xyz[3 * j + axis]; });
-    split(xyz, own, first, middle, t, 2 * node, level + 1);
-    split(xyz, own, middle, last, t, 2 * node + 1, level + 1);
+    const int64_t middle = t.edge(right - t.leaves());
+    std::nth_element(points + first, points + middle, points + last,
+                     [axis](const Point& a, const Point& b) { return a.at[axis] < b.at[axis]; });
+    split(points, first, middle, t, 2 * node, level + 1);
+    split(points, middle, last, t, 2 * node + 1, level + 1);
 }
 
 INLINE float distance(const Tree& t, int64_t i, int64_t j) {
@@ -370,13 +374,15 @@ int rri_levels(int64_t n) {
 // From points (n, 3): planes (4, n) of x, y, z and norm in the order of the tree, with room for 16 numbers after them; own (n),
 // the points' rows in the cloud; boxes (6, (2 << levels) + 16).
 void rri_build(const float* xyz, int64_t n, float* planes, int32_t* own, float* boxes) {
-    Tree t{planes, planes + n, planes + 2 * n, planes + 3 * n, boxes, n, rri_levels(n)};
-    std::iota(own, own + n, 0);
-    split(xyz, own, 0, n, t, 1, 0);
+    const Tree t{planes, planes + n, planes + 2 * n, planes + 3 * n, boxes, n, rri_levels(n)};
+    std::vector<Point> points(n);
+    for (int64_t i = 0; i < n; ++i) points[i] = {{xyz[3 * i], xyz[3 * i + 1], xyz[3 * i + 2]}, static_cast<int32_t>(i)};
+    split(points.data(), 0, n, t, 1, 0);
     for (int64_t i = 0; i < n; ++i) {
-        const float* p = xyz + 3 * int64_t{own[i]};
-        planes[i] = p[0], planes[n + i] = p[1], planes[2 * n + i] = p[2];
-        planes[3 * n + i] = std::sqrt(p[0] * p[0] + p[1] * p[1] + p[2] * p[2]);
+        const auto& [at, row] = points[i];
+        for (int side = 0; side < 3; ++side) planes[side * n + i] = at[side];
+        planes[3 * n + i] = std::sqrt(at[0] * at[0] + at[1] * at[1] + at[2] * at[2]);
+        own[i] = row;
     }
     std::fill_n(planes + 4 * n, LEAF, 0.0f);
 }

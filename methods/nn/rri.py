@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from methods import _rri_native
-from methods.nn.spread import pieces, spread
+from methods.nn.spread import pieces, spread, usable
 
 NUMBERS = 4
 """Numbers a neighbour: ‖p‖, ‖q‖, the angle between p and q, and the gap to the next neighbour around p."""
@@ -20,7 +20,9 @@ _DISTANCES = 1 << 24
 _ROWS = 1024
 """Points described at once by torch on the CPU: what they need stays in the cache."""
 _PLACES = 256
-"""Points described at once by the kernel: enough pieces for all threads."""
+"""Points described at once by the kernel, at least: enough pieces for all threads."""
+_PARTS = 16
+"""Pieces for each thread, where there are so many points: enough that no thread waits long for the last."""
 _LEAF = 24
 """Points in a leaf of the k-d tree: 10 and 64 are slower."""
 _TINY = 1e-6
@@ -54,7 +56,10 @@ def rri(points: Tensor, k: int = 20) -> Tensor:
     features = points.new_empty(count, size, NUMBERS * k)
     kernel = _kernel(points.device, points.dtype, k)
     ready = spread(lambda cloud: _describer(cloud, k, kernel), list(centred))
-    rows = _PLACES if kernel else _ROWS if points.device.type == "cpu" else max(1, _DISTANCES // size)
+    if kernel:
+        rows = max(_PLACES, count * size // (_PARTS * usable()))
+    else:
+        rows = _ROWS if points.device.type == "cpu" else max(1, _DISTANCES // size)
     spread(lambda piece: ready[piece.cloud](piece.rows, features[piece.cloud]), pieces(count, size, rows))
     return features
 
