@@ -2,8 +2,8 @@
 
     python -m benchmarks.feature_noise [PROBLEMS [DATASET FOLDER]]
 
-Both clouds of clean problems are given noise as in `noisy`. The network's assignments are then taken of noisy or of clean clouds, and
-the mixtures of noisy or of clean points: the order of the points is the same. Mean and median RMSE, in float32.
+Both clouds of clean problems are given noise as in `noisy`. The network's assignments are then taken of noisy or of clean
+clouds, and the mixtures of noisy or of clean points: the order of the points is the same. Mean and median RMSE, in float32.
 """
 
 from __future__ import annotations
