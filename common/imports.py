@@ -1,64 +1,59 @@
-"""Which files a Python file is made of: what it imports, by its text. Nothing is run."""
+"""Which files a Python file is made of: what it imports, by its code. Nothing is run."""
 
 from __future__ import annotations
 
-import ast
-import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
+from modulefinder import Module, ModuleFinder
 from pathlib import Path
+from typing import Any
 
 
 def made_of(file: Path, packages: Mapping[Path, Path]) -> set[Path]:
-    """The file, and the files of some packages that it imports, directly or by one of them, anywhere in their text.
+    """The file, and the files of some packages that it imports, directly or by one of them, anywhere in their code.
 
     Sources in other languages count, too, where a file names one that lies in the folder `native` beside it. A file that
-    does not parse imports nothing: Python could not run it either.
+    does not compile imports nothing: Python could not run it either. Packages without `__init__.py` are not followed.
 
     Args:
         file: a Python file.
         packages: folders whose files count, each with the folder from which their modules are named.
     """
-    found: set[Path] = set()
-    left = [file]
-    while left:
-        one = left.pop()
-        if one in found:
-            continue
-        found.add(one)
-        if one.suffix == ".py":
-            names, words = _read(one.read_bytes())
-            modules = (f for level, name in names for f in _modules(one, level, name, packages.values()))
-            left += [f for f in modules if any(folder in f.parents for folder in packages)]
-            left += [f for f in one.parent.glob("native/*") if f.name in words and f.is_file()]
-    return found
+    finder = _Finder(packages)
+    root = next((root for folder, root in packages.items() if folder in file.parents), None)
+    if root in (None, file.parent):
+        finder.load_file(str(file))
+    else:
+        finder.import_hook(".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__"))
+    places = (getattr(module, "__file__", None) for module in finder.modules.values())
+    found = {Path(place) for place in places if place}
+    pairs = ((one, source) for one in found for source in one.parent.glob("native/*") if source.is_file())
+    return found | {source for one, source in pairs if source.name.encode() in one.read_bytes()}
 
 
-Names = frozenset[tuple[int, str]]
+class _Finder(ModuleFinder):
+    """Keeps to the packages, and passes over what does not compile."""
 
+    def __init__(self, packages: Mapping[Path, Path]) -> None:
+        super().__init__(path=list(dict.fromkeys(map(str, packages.values()))))
+        self.folders = tuple(packages)
 
-@functools.cache
-def _read(text: bytes) -> tuple[Names, frozenset[str]]:
-    """Modules that a text may import, as levels up and names below, and its strings."""
-    names: set[tuple[int, str]] = set()
-    try:
-        nodes = list(ast.walk(ast.parse(text)))
-    except (SyntaxError, ValueError, RecursionError):
-        return frozenset(), frozenset()
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            names |= {(0, alias.name) for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            names |= {(node.level, ".".join(filter(None, (node.module, alias.name)))) for alias in node.names}
-    words = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    return frozenset(names), frozenset(words)
+    def find_module(self, name: str, path: Any, parent: Module | None = None) -> Any:
+        """See `ModuleFinder.find_module`."""
+        try:
+            opened, place, kind = super().find_module(name, path, parent)
+        except AttributeError:  # what it makes of a folder without `__init__.py`
+            raise ImportError(name) from None
+        if place is None or not any(folder == Path(place) or folder in Path(place).parents for folder in self.folders):
+            if opened:
+                opened.close()
+            raise ImportError(name)
+        return opened, place, kind
 
-
-def _modules(importer: Path, level: int, name: str, roots: Iterable[Path]) -> Iterator[Path]:
-    """Files that an import runs: of the module and of the packages above it, those that there are."""
-    parts = name.split(".")
-    for root in roots if level == 0 else [importer.parents[level - 1]]:
-        found = [] if level == 0 else [root / "__init__.py"]
-        for count in range(1, len(parts) + 1):
-            path = root.joinpath(*parts[:count])
-            found += [path / "__init__.py", path.with_suffix(".py")]
-        yield from (file for file in found if file.is_file())
+    def load_module(self, fqname: str, fp: Any, pathname: str, file_info: Any) -> Any:
+        """See `ModuleFinder.load_module`."""
+        try:
+            return super().load_module(fqname, fp, pathname, file_info)
+        except (SyntaxError, ValueError, RecursionError):
+            module = self.add_module(fqname)
+            module.__file__ = pathname  # type: ignore[attr-defined]
+            return module

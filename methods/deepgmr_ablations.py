@@ -98,7 +98,7 @@ class Neighbours40(Ablation):
 
 
 class Neighbours64(Ablation):
-    """k = 64 neighbours and the RMSE of the points as the loss, trained for ten times as many steps as the ablations."""
+    """k = 64 neighbours and the RMSE of the points as the loss, trained for many times the steps of the ablations."""
 
     variants = {"deepgmr_k64": {}}
     trained = "deepgmr_k64"

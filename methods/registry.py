@@ -118,7 +118,7 @@ def build(text: str, plugins: Path | None = None) -> Method:
 
 def tuned_file(plugins: Path | None = None) -> Path:
     """Where `bench.py tune` keeps what it found: `tuned.toml` beside the methods, or in the user's folder."""
-    return (plugins or Path(__file__).parent) / "tuned.toml"
+    return (plugins or HERE) / "tuned.toml"
 
 
 def tuned(file: Path) -> dict[str, dict[str, dict[str, Any]]]:

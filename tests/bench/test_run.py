@@ -145,7 +145,7 @@ def test_a_method_whose_helper_or_weights_changed_is_not_continued(bench, tmp_pa
     mine = tmp_path / "mine"
     mine.mkdir()
     shutil.copy(PLUGINS / "blobs.py", mine)
-    (mine / "helper.py").write_text("ANSWER = 1.0\n")
+    (mine / "helper.py").write_text("")
     (mine / "weights.txt").write_text("1")
     (mine / "taught.py").write_text(TAUGHT)
     asked = ["--methods", method, "--problems", 2, "--conditions", "noisy", "--plugins", mine]
@@ -166,7 +166,7 @@ def test_what_changed_before_there_was_an_outcome_is_no_reason_to_refuse(bench, 
     mine = tmp_path / "mine"
     mine.mkdir()
     shutil.copy(PLUGINS / "blobs.py", mine)
-    (mine / "helper.py").write_text("ANSWER = 1.0\n")
+    (mine / "helper.py").write_text("")
     (mine / "taught.py").write_text(TAUGHT.replace("self.note", "raise Unavailable('not yet') #"))
     asked = ["--methods", "taught", "--problems", 2, "--conditions", "noisy", "--plugins", mine]
     bench(*asked)
@@ -177,7 +177,6 @@ def test_what_changed_before_there_was_an_outcome_is_no_reason_to_refuse(bench, 
 
 TAUGHT = """
 import hashlib
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -185,8 +184,10 @@ import numpy as np
 from methods.base import Method, Unavailable
 
 FOLDER = Path(__file__).parent
-sys.path.insert(0, str(FOLDER))
-import helper
+try:
+    import helper
+except ImportError:  # as in these tests: a plug-in's folder is no place where Python looks
+    helper = None
 
 
 class Taught(Method):
@@ -196,7 +197,7 @@ class Taught(Method):
         self.note(sha256=hashlib.sha256((FOLDER / "weights.txt").read_bytes()).hexdigest())
 
     def register(self, source, target):
-        return np.eye(4) * [helper.ANSWER] * 4
+        return np.eye(4)
 """
 
 

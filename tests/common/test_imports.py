@@ -77,3 +77,17 @@ def test_a_plug_in_is_made_of_its_folder_by_names_that_do_not_depend_on_where_it
     folders = [written(tmp_path / name, {"mine.py": method, "aid.py": "T = 1\n"}) for name in ("one", "two")]
     found = [registry.code_of("mine", folder) for folder in folders]
     assert found[0] == found[1] and {"mine.py", "aid.py", "methods/base.py"} <= found[0].keys()
+
+
+def test_a_module_of_no_package_counts_alone_and_packages_without_init_stop_nothing(tmp_path):
+    texts = {
+        "odd.name.py": "import numpy\nimport beside\nfrom mine import part\nfrom mine.bare import other\n",
+        "beside.py": "",
+        "mine/__init__.py": "",
+        "mine/part.py": "",
+        "mine/bare/other.py": "",
+    }
+    root = written(tmp_path, texts)
+    assert names(made_of(root / "odd.name.py", {}), root) == {"odd.name.py"}
+    found = made_of(root / "odd.name.py", {root / "mine": root})
+    assert names(found, root) == {"odd.name.py", "mine/__init__.py", "mine/part.py"}
