@@ -133,7 +133,7 @@ def _draw(flags: argparse.Namespace) -> None:
     from bench.report.style import slug
     from datasets.registry import data_root
 
-    folder = reporting.run_folder(Path(flags.run))
+    folder = reporting.folder_of(Path(flags.run))
     loaded = reporting.read(folder)
     redraw = Redraw(loaded, data_root(flags.data), flags.plugins)
     method = flags.method or gaussians.first_method(loaded, flags.plugins)

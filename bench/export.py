@@ -391,7 +391,11 @@ def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> Path
     """Write a temporary file beside path and rename it: a reader or a kill never sees half a file."""
     data = content.encode() if isinstance(content, str) else content
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.writelines([data] if isinstance(data, bytes) else data)
-    temporary.replace(path)
+    try:
+        with temporary.open("wb") as file:
+            file.writelines([data] if isinstance(data, bytes) else data)
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
     return path

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from bench import solve, stop
+from bench import run_folder, solve, stop
 from bench.child import Child, Limits, Setting
 from bench.config import ORACLE, RECALL_THRESHOLD, RunConfig, differences
 from bench.environment import environment
@@ -60,6 +60,10 @@ def run(config: RunConfig, place: Place) -> Record:
 
 def open_record(config: RunConfig, place: Place) -> Record:
     """The record of this configuration in the run's folder, new or to be continued."""
+    if place.fresh and (kept := run_folder.clear(place.folder)):
+        place.console.print(
+            f"{place.folder}: kept what no run writes: {', '.join(kept)}", highlight=False, soft_wrap=True
+        )
     record = Record(place.folder / "record.sqlite")
     known = record.get("hash")
     if known not in (None, config.hash):
@@ -187,6 +191,7 @@ def describe(
         "config": dataclasses.asdict(config) | {"threshold": RECALL_THRESHOLD, "angle_bins": list(config.angles)},
         "hash": config.hash,
         "problem_sets": hashes,
+        "data": contents(config, place),
         "methods": {
             name: {
                 "kind": registry.kind_of(method),
@@ -200,6 +205,13 @@ def describe(
         "unavailable": {s.method: r["message"] for s, r in ready.items() if r["status"] != "ok"},
         "environment": environment() | {"threads": config.threads, "device": config.device, "jobs": place.jobs},
     }
+
+
+def contents(config: RunConfig, place: Place) -> dict[str, Any]:
+    """What the test split of each data set holds, of those that tell."""
+    names = dict.fromkeys([*config.datasets, *(name for more in config.more for name in more.datasets)])
+    found = {name: data_sets.open_data(name, place.data, place.plugins) for name in names}
+    return {name: held for name, one in found.items() if (held := one.contents("test"))}
 
 
 def record_unasked(
@@ -278,11 +290,9 @@ def _unfinished(record: Record) -> list[str]:
     return ["this run was stopped before its end, so methods and problems are missing here; its command continues it"]
 
 
-def write_run_json(record: Record, folder: Path) -> dict[str, Any]:
-    """Export what the record says of its run as `run.json`; returns it."""
+def run_json(record: Record) -> dict[str, Any]:
+    """What `run.json` holds of a record's run."""
     said: dict[str, Any] = record.get("run")
     sentinel = record.get("sentinel_ms")
     said |= {"sentinel_ms": sentinel, "notes": said["notes"] + drift_note(sentinel) + _unfinished(record)}
-    text = json.dumps(said, indent=2, ensure_ascii=False)
-    (folder / "run.json").write_text(text + "\n")
     return said
