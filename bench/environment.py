@@ -41,7 +41,9 @@ def _commit() -> str:
 def _git(*arguments: str) -> subprocess.CompletedProcess[str] | None:
     """Run git in the checkout; None if there is no git."""
     with contextlib.suppress(OSError):
-        return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True)
+        return subprocess.run(
+            ["git", "--no-optional-locks", "-C", str(ROOT), *arguments], capture_output=True, text=True
+        )
     return None
 
 

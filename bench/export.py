@@ -18,6 +18,7 @@ from bench import metrics, stats
 from bench.conventions import DEFAULT, Convention, add_information_rmse
 from bench.csv_text import csv_blocks
 from bench.load import CELL, KEY, POSE, Loaded
+from common.errors import of_disk
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -388,14 +389,20 @@ def write_csvs(frames: dict[str, pd.DataFrame], folder: Path) -> list[Path]:
 
 
 def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> Path:
-    """Write a temporary file beside path and rename it: a reader or a kill never sees half a file."""
+    """Write a temporary file beside path and rename it: a reader or a kill never sees half a file.
+
+    Raises:
+        InputError: the disk is full, read-only, or may not be written.
+    """
     data = content.encode() if isinstance(content, str) else content
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
             file.writelines([data] if isinstance(data, bytes) else data)
         temporary.replace(path)
-    except OSError:
+    except OSError as error:
         temporary.unlink(missing_ok=True)
+        if told := of_disk(error, path):
+            raise told from error
         raise
     return path

@@ -79,7 +79,7 @@ def clear(folder: Path) -> list[str]:
     check_run(folder)
     names = _names(folder)
     if RECORD in names:
-        for name in names:
+        for name in sorted(names, key=RECORD.__eq__):  # the record last: if this is killed, the folder is still a run's
             if is_written(name) and not (folder / name).is_dir():
                 (folder / name).unlink()
     return [name for name in _names(folder) if not is_written(name)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import json
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -73,6 +74,8 @@ _PROBLEMS = {
     sqlite3.SQLITE_LOCKED: "another process is writing to it; wait until that one ends",
 }
 """What SQLite's errors mean to the user; other ones are faults of ours."""
+_LITTLE = 1 << 16
+"""With fewer bytes free than this, an error of the disk is that it is full."""
 
 
 @contextlib.contextmanager
@@ -82,11 +85,15 @@ def explained(path: Path) -> Iterator[None]:
         yield
     except sqlite3.DatabaseError as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest is detail
+        if code == sqlite3.SQLITE_IOERR and shutil.disk_usage(path.parent).free < _LITTLE:
+            code = sqlite3.SQLITE_FULL  # SQLite's log did not fit
         if code not in _PROBLEMS:
             raise
         raise InputError(f"{path}: {_PROBLEMS[code]}") from error
     except OSError as error:
-        raise of_disk(error, path) or error from error
+        if told := of_disk(error, path):
+            raise told from error
+        raise
 
 
 def foreign(path: Path) -> InputError:

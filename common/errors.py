@@ -37,9 +37,9 @@ def of_disk(error: OSError, place: Path | None = None) -> InputError | None:
     """The line about an error of the disk or of permissions; None for any other, which is a fault of the program.
 
     Args:
-        error: its file is named in the line, if it knows it.
-        place: named where the error knows no file.
+        error: what the system says.
+        place: the file to name; else the one that the error knows.
     """
     reason = _DISK.get(error.errno or 0)
-    where = error.filename if isinstance(error.filename, str) else place
-    return InputError(f"{where or 'writing'}: {reason}") if reason else None
+    where = place or error.filename or "writing"
+    return InputError(f"{where}: {reason}") if reason else None
