@@ -53,4 +53,4 @@ def overlap(source: NDArray[Any], target: NDArray[Any], near: float = NEAR) -> f
     from scipy.spatial import cKDTree
 
     distance, _ = cKDTree(target).query(source, distance_upper_bound=near)
-    return float(np.isfinite(distance).mean())
+    return np.count_nonzero(np.isfinite(distance)) / len(source)
