@@ -202,5 +202,5 @@ def test_the_last_words_of_a_process_are_read_however_late(picky, monkeypatch):
     read = child_module._drain
     monkeypatch.setattr(child_module, "_drain", late)
     picky.close()
-    first, call = next(calls(WORDS))
+    _, call = next(calls(WORDS))
     assert picky.ask(call)["message"] == "the process ended with exit code 3 | last words"

@@ -34,7 +34,9 @@ def start(folder, *asked, run=(str(ROOT / "bench.py"),)):
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     (folder / "gate").mkdir(exist_ok=True)
     env = os.environ | {"PYTHONPATH": str(ROOT), GATE: str(folder / "gate")}
-    return subprocess.Popen(command, cwd=folder, env=env, start_new_session=True, **pipes)
+    # What a shell starts in the background ignores SIGINT, and so does all that it starts, these tests and their runs.
+    heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+    return subprocess.Popen(command, cwd=folder, env=env, start_new_session=True, **heard, **pipes)
 
 
 def wait_for(true, process):

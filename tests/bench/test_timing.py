@@ -56,6 +56,7 @@ def watched(tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(timing, "Child", Watched)
+    monkeypatch.setattr("bench.report.begin_report", lambda *_: list)
 
     def run():
         asked = ["--methods", "good", "slow[seconds=0.05]", "--problems", "1", "--conditions", "noisy"]
@@ -95,7 +96,17 @@ def test_a_method_warms_up_no_longer_than_it_may_be_timed(watched, monkeypatch):
 def test_ctrl_c_while_methods_warm_up_ends_every_process(tmp_path):
     """Two of three methods warm up, by calls at a size that only the timing has; the calls don't end."""
     (tmp_path / "timed.toml").write_text("[timing]\nrounds = 1\npoints = [60, 80]\n")
-    asked = ["--methods", "good", "held[small=60]", "held[small=61]", "held[small=62]", "--problems", "1", "--jobs", "2"]
+    asked = [
+        "--methods",
+        "good",
+        "held[small=60]",
+        "held[small=61]",
+        "held[small=62]",
+        "--problems",
+        "1",
+        "--jobs",
+        "2",
+    ]
     process = start(tmp_path, *asked, "--config", "timed.toml", "--timing-rounds", "1")
     wait_for(lambda: len(list((tmp_path / "gate").glob("held_*"))) == 2, process)
     assert _count(tmp_path / "results" / "stopped" / "record.sqlite") == 4, "all that is asked for accuracy"
