@@ -215,3 +215,26 @@ def test_a_call_given_up_keeps_those_before_it(clock, monkeypatch):
 
     monkeypatch.setattr(Asked, "_call", call)
     assert len(solved(piece())) == 2
+
+
+def test_a_grace_that_runs_out_as_the_block_ends_interrupts_nothing_after_it(monkeypatch):
+    """The clock fires while the block is left: its signal must not come once the handler before is back."""
+    monkeypatch.setattr(stop, "GRACE_S", 0.0)
+    fire, fired = signal.pthread_kill, []
+
+    def late(*to):
+        wait_until(lambda: ended_block)
+        time.sleep(0.1)  # the block waits for it, however long it takes
+        fired.append(fire(*to))
+
+    ended_block = []
+    monkeypatch.setattr(signal, "pthread_kill", late)
+    before = signal.signal(signal.SIGINT, lambda *_: pytest.fail("a signal of the clock came after the block"))
+    try:
+        with pytest.raises(KeyboardInterrupt), stop.on_interrupt(lambda: None):
+            os.kill(os.getpid(), signal.SIGINT)
+            ended_block.append(True)
+        assert fired
+        time.sleep(0.01)
+    finally:
+        signal.signal(signal.SIGINT, before)
