@@ -1,4 +1,4 @@
-"""Errors a user can mend. `bench.cli` prints them as one line and exits with 2."""
+"""Errors a user can mend. `bench.cli.main` prints them as one line and exits with 2."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Source:
+class PluginSource:
     """A module that may hold plug-ins.
 
     Attributes:
@@ -47,13 +47,13 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Found:
+class Discovery:
     """Sources in order, and for each name that does not import the reason and what mends it."""
 
-    sources: list[Source] = field(default_factory=list)
+    sources: list[PluginSource] = field(default_factory=list)
     faults: dict[str, str] = field(default_factory=dict)
 
-    def named(self, offers: Iterable[tuple[str, Source, T]], what: str) -> tuple[dict[str, T], dict[str, str]]:
+    def named(self, offers: Iterable[tuple[str, PluginSource, T]], what: str) -> tuple[dict[str, T], dict[str, str]]:
         """The first thing that each name offers, and the faults: those of imports, and names that are offered again.
 
         Args:
@@ -71,7 +71,7 @@ class Found:
         return {name: thing for name, (_, thing) in first.items()}, faults
 
 
-def find(package: str, group: str, folder: Path | None = None) -> Found:
+def discover(package: str, group: str, folder: Path | None = None) -> Discovery:
     """All there is: a package's public modules, the entry points of a group, the public `*.py` of a user's folder.
 
     Names that begin with an underscore, and tests (`test_*.py`), are left out.
@@ -79,29 +79,31 @@ def find(package: str, group: str, folder: Path | None = None) -> Found:
     Raises:
         InputError: there is no such folder.
     """
-    found = Found()
+    found = Discovery()
     parts = list(importlib.import_module(package).__path__)
     for info in sorted(pkgutil.iter_modules(parts), key=lambda i: i.name):
         if not info.name.startswith("_"):
             module = f"{package}.{info.name}"
             with _Guard(found, info.name, _where(module)):
-                found.sources.append(Source(info.name, importlib.import_module(module), _where(module)))
+                found.sources.append(PluginSource(info.name, importlib.import_module(module), _where(module)))
     for point in metadata.entry_points(group=group):
         where = f"entry point {point.name} = {point.value}"
         with _Guard(found, point.name, where):
             loaded = point.load()
             module_of = importlib.import_module(point.module)
-            found.sources.append(Source(point.name, module_of, where, loaded if inspect.isclass(loaded) else None))
+            found.sources.append(
+                PluginSource(point.name, module_of, where, loaded if inspect.isclass(loaded) else None)
+            )
     for file in _files(folder) if folder else ():
         with _Guard(found, file.stem, str(file)):
-            found.sources.append(Source(file.stem, _load(file), str(file)))
+            found.sources.append(PluginSource(file.stem, _load(file), str(file)))
     return found
 
 
 class _Guard:
     """Turns whatever an import throws into a fault."""
 
-    def __init__(self, found: Found, name: str, where: str) -> None:
+    def __init__(self, found: Discovery, name: str, where: str) -> None:
         self.found, self.name, self.where = found, name, where
 
     def __enter__(self) -> None: ...

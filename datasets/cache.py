@@ -31,7 +31,7 @@ def folder() -> Path:
     return Path(given) if given else user / "registration-bench"
 
 
-def kept(what: str, files: Iterable[Path], make: Callable[[], Mapping[str, NDArray[Any]]]) -> Arrays:
+def cached(what: str, files: Iterable[Path], make: Callable[[], Mapping[str, NDArray[Any]]]) -> Arrays:
     """The arrays that `make` computes of some files, from the cache if they are there; memory-mapped, read-only.
 
     Args:

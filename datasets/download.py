@@ -47,7 +47,7 @@ class Archive:
     folder: str
 
 
-class Cut(Exception):
+class TransferInterrupted(Exception):
     """A transfer ended early, or an address does not answer."""
 
 
@@ -130,7 +130,7 @@ def fetch(archive: Archive, folder: Path, say: Say) -> Path:
         say(f"from {url}")
         try:
             _transfer(url, part)
-        except Cut as cut:
+        except TransferInterrupted as cut:
             last = str(cut)
             say(last)
             continue
@@ -158,11 +158,13 @@ def _transfer(url: str, part: Path) -> None:
         except urllib.error.HTTPError as error:
             if error.code == 416 and before:  # nothing is left of it; the checksum will tell
                 return
-            raise Cut(f"{url}: answers {error.code} {error.reason}") from error
-        except (OSError, http.client.HTTPException, Cut) as error:
+            raise TransferInterrupted(f"{url}: answers {error.code} {error.reason}") from error
+        except (OSError, http.client.HTTPException, TransferInterrupted) as error:
             idle = 0 if _size(part) > before else idle + 1
             if idle >= PATIENCE or _size(part) == 0:
-                raise Cut(f"{url}: {error}; {_size(part)} bytes are kept, the same command goes on") from error
+                raise TransferInterrupted(
+                    f"{url}: {error}; {_size(part)} bytes are kept, the same command goes on"
+                ) from error
 
 
 def _size(part: Path) -> int:
@@ -187,7 +189,7 @@ def _receive(url: str, part: Path) -> None:
                     file.write(chunk)
                 bar.advance(task, len(chunk))
     if _size(part) < total:
-        raise Cut(f"cut off after {_size(part)} of {total} bytes")
+        raise TransferInterrupted(f"cut off after {_size(part)} of {total} bytes")
 
 
 @contextmanager

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from common.errors import InputError
 from datasets.base import DataSet, MeshShape, PointShape, Shape, centred_in_unit_sphere
-from datasets.cache import Arrays, kept
-from datasets.formats import READERS, Complaint, Geometry, bad_remark, read_all
+from datasets.cache import Arrays, cached
+from datasets.formats import READERS, Geometry, MalformedFile, bad_remark, read_all
 from datasets.scans import packed, unpacked
 from datasets.symmetry_estimate import Estimated, check_choice, with_symmetry
 
@@ -107,7 +107,7 @@ class Folder(DataSet):
         if not files:
             raise InputError(f"{self.top}: no file with suffix {' '.join(READERS)} below it; {self.where}")
         what = f"folder, unseen left out, unit {self.unit} min_points {self.min_points} skip_bad {self.skip_bad}"
-        return kept(what, files, lambda: self._read(files))
+        return cached(what, files, lambda: self._read(files))
 
     def _read(self, files: list[Path]) -> dict[str, NDArray[Any]]:
         found, bad = read_all(files, self.skip_bad, self._placed)
@@ -132,7 +132,7 @@ class Folder(DataSet):
         moved = found.points - found.points.mean(axis=0)
         radius = np.linalg.norm(moved, axis=1).max()
         if not radius > 0:
-            raise Complaint("all its points are the same")
+            raise MalformedFile("all its points are the same")
         return Geometry(moved / radius if self.unit else found.points)
 
     def _rows(self, split: str) -> list[int]:

@@ -67,16 +67,16 @@ def read(file: Path, finish: Finish | None = None, reader: Reader | None = None)
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             if not file.stat().st_size:
-                raise Complaint("is empty")
+                raise MalformedFile("is empty")
             found = _checked(_seen(reader(file)))
             return finish(found) if finish else found
     except Exception as error:  # what a parser throws at damage is anything
         said = " ".join(str(error).split())[:200]
-        what = said if isinstance(error, Complaint) else f"does not read ({type(error).__name__}: {said})"
+        what = said if isinstance(error, MalformedFile) else f"does not read ({type(error).__name__}: {said})"
         raise InputError(f"{file}: {what}; mend or remove it") from error
 
 
-class Complaint(ValueError):
+class MalformedFile(ValueError):
     """What is wrong with the content of a file that reads."""
 
 
@@ -117,9 +117,9 @@ def _seen(found: Geometry) -> Geometry:
 def _checked(found: Geometry) -> Geometry:
     for what, array in (("points", found.points), ("faces", found.triangles)):
         if array is not None and array.size and not np.abs(array).max() <= LARGEST:  # also true of NaN
-            raise Complaint(f"{what} are not finite, or beyond {LARGEST:g}")
+            raise MalformedFile(f"{what} are not finite, or beyond {LARGEST:g}")
     if len(found.points) < 3:
-        raise Complaint(f"has {len(found.points)} points, 3 are the least")
+        raise MalformedFile(f"has {len(found.points)} points, 3 are the least")
     return found
 
 
@@ -129,7 +129,7 @@ def _cloud(columns: NDArray[Any]) -> Geometry:
     if not table.size:
         return Geometry(np.empty((0, 3)))
     if table.ndim != 2 or table.shape[1] < 3 or not np.issubdtype(table.dtype, np.number):
-        raise Complaint(f"holds {table.dtype} {table.shape}, not numbers (points, 3)")
+        raise MalformedFile(f"holds {table.dtype} {table.shape}, not numbers (points, 3)")
     return Geometry(np.ascontiguousarray(table[:, :3], dtype=np.float64))
 
 
@@ -146,7 +146,7 @@ def _trimesh(file: Path) -> Geometry:
     if not len(faces):
         return Geometry(points)
     if faces.min() < 0 or faces.max() >= len(points):
-        raise Complaint(f"a face names vertex {faces.max()} of {len(points)}")
+        raise MalformedFile(f"a face names vertex {faces.max()} of {len(points)}")
     return Geometry(points, points[faces])
 
 
@@ -156,7 +156,7 @@ def _off(file: Path) -> bytes:
     match = re.match(rb"\s*OFF\s*(?=[\d#\s])", text)
     if not match:
         first = text[:12].decode(errors="replace").splitlines() or [""]
-        raise Complaint(f"header is '{first[0]}', not 'OFF'")
+        raise MalformedFile(f"header is '{first[0]}', not 'OFF'")
     return b"OFF\n" + text[match.end() :]
 
 
@@ -166,7 +166,7 @@ def _pcd(file: Path) -> Geometry:
     cloud = PointCloud.from_path(file)
     table = cloud.numpy(("x", "y", "z"))
     if len(table) != cloud.points:
-        raise Complaint(f"holds {len(table)} of its {cloud.points} points")
+        raise MalformedFile(f"holds {len(table)} of its {cloud.points} points")
     return _cloud(table)
 
 
@@ -174,7 +174,7 @@ def _text(file: Path) -> Geometry:
     """Numbers in columns, separated by spaces, tabs, commas or semicolons; x, y, z first; # starts a comment."""
     text = file.read_text(encoding="utf-8-sig")
     if names := re.match(r'\s*(?!nan|inf)["a-z_][^\n]*', text, re.IGNORECASE):
-        raise Complaint(
+        raise MalformedFile(
             f"begins with '{names[0].strip()[:60]}', not numbers (a line of column names has to begin with #)"
         )
     return _cloud(np.loadtxt(text.translate(str.maketrans(",;\t", "   ")).splitlines(), ndmin=2))
@@ -191,7 +191,7 @@ def _archive(file: Path) -> Geometry:
             array = arrays[name]
             if array.ndim == 2 and array.shape[1] >= 3:
                 return _cloud(array)
-        raise Complaint(f"holds {', '.join(arrays.files) or 'nothing'}, none of them points (N, 3)")
+        raise MalformedFile(f"holds {', '.join(arrays.files) or 'nothing'}, none of them points (N, 3)")
 
 
 def _las(file: Path) -> Geometry:
@@ -200,7 +200,7 @@ def _las(file: Path) -> Geometry:
     with laspy.open(file) as reader:
         told = reader.header.point_count * reader.header.point_format.size
         if told > file.stat().st_size:  # laspy would make room for all of them first
-            raise Complaint(f"tells of {reader.header.point_count} points, more than it can hold")
+            raise MalformedFile(f"tells of {reader.header.point_count} points, more than it can hold")
         return _cloud(np.asarray(reader.read().xyz))
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from common.errors import InputError
 from datasets.base import Pair, PairSet
-from datasets.cache import Arrays, kept
+from datasets.cache import Arrays, cached
 from datasets.formats import bad_remark, read_all
 from datasets.scans import check_rigid, overlaps, packed, unpacked
 
@@ -113,7 +113,7 @@ class Fragments(PairSet):
         clouds = dict(sorted(files.items()))
         what = f"fragments near {self.near} skip_bad {self.skip_bad}"
         read = [*clouds.values(), logs[0], *([info] if info.is_file() else [])]
-        return Scene(folder.name, kept(what, read, lambda: self._read(clouds, logs[0], info)))
+        return Scene(folder.name, cached(what, read, lambda: self._read(clouds, logs[0], info)))
 
     def _read(self, files: dict[int, Path], log: Path, info: Path) -> dict[str, NDArray[np.generic]]:
         geometries, bad = read_all(files.values(), self.skip_bad)

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from common.errors import InputError
 from common.keys import rng
 from datasets.base import DataSet, PointShape
-from datasets.cache import Arrays, kept
+from datasets.cache import Arrays, cached
 from datasets.download import Archive
-from datasets.formats import Complaint, Geometry, Reader, bad_remark, read_all
+from datasets.formats import Geometry, MalformedFile, Reader, bad_remark, read_all
 from datasets.scans import packed, unpacked
 
 FX, FY, CX, CY = 481.2, -480.0, 319.5, 239.5
@@ -111,7 +111,7 @@ class IclNuim(DataSet):
             files = numbered(folder, "cloud_bin_*.ply") or numbered(folder / "depth", "*.png")
             if files:
                 what = f"icl_nuim skip_bad {self.skip_bad}"
-                found[folder.name] = kept(what, files.values(), lambda f=files: self._read(f))  # type: ignore[misc]
+                found[folder.name] = cached(what, files.values(), lambda f=files: self._read(f))  # type: ignore[misc]
         if not found:
             raise InputError(f"{top}: no folder with cloud_bin_*.ply or depth/*.png below it; {self.where}")
         return found
@@ -143,7 +143,7 @@ def read_depth(file: Path) -> Geometry:
     with Image.open(file) as image:
         depth = np.asarray(image)
     if depth.shape != SIZE or not np.issubdtype(depth.dtype, np.integer):
-        raise Complaint(f"is an image of {depth.dtype} {depth.shape}, not of 16 bit {SIZE}")
+        raise MalformedFile(f"is an image of {depth.dtype} {depth.shape}, not of 16 bit {SIZE}")
     return Geometry(back_project(depth / DEPTH_SCALE))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from common.errors import InputError
-from datasets.cache import Arrays, kept
+from datasets.cache import Arrays, cached
 from datasets.formats import read_all
 from datasets.icl_nuim import IclNuim, numbered, read_depth, thinned
 from datasets.poses import Matrix
@@ -45,7 +45,7 @@ class IclNuimPairs(PosedScans):
         if len(files) < 2:
             raise InputError(f"{trajectory}: names fewer than two of the frames of {trajectory.parent / 'depth'}")
         what = f"icl_nuim_pairs near {self.near} skip_bad {self.skip_bad}"
-        return kept(what, [trajectory, *files.values()], lambda: self._read(files, poses))
+        return cached(what, [trajectory, *files.values()], lambda: self._read(files, poses))
 
     def _read(self, files: dict[int, Path], poses: dict[int, Matrix]) -> Arrays:
         geometries, bad = read_all(files.values(), self.skip_bad, reader=read_depth)

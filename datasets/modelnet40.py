@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from common.errors import InputError
 from datasets.base import DataSet, MeshShape, PointShape, Shape, centred_in_unit_sphere
-from datasets.cache import Arrays, kept
+from datasets.cache import Arrays, cached
 from datasets.download import Archive
-from datasets.formats import Complaint, Geometry, read
+from datasets.formats import Geometry, MalformedFile, read
 from datasets.symmetry_estimate import Estimated, check_choice, with_symmetry
 
 CATEGORIES = tuple(
@@ -121,7 +121,7 @@ class ModelNet40(DataSet):
         """`data` (n, P, 3) float32 and `label` (n,), mapped from the cache."""
         if split not in self._points:
             files = list(_listed_files(self.folder, split))
-            self._points[split] = kept("modelnet40", files, lambda: _read_split(files))
+            self._points[split] = cached("modelnet40", files, lambda: _read_split(files))
         return self._points[split]
 
     @cached_property
@@ -209,7 +209,7 @@ def read_off(file: Path) -> NDArray[np.float64]:
 
     def placed(found: Geometry) -> Geometry:
         if found.triangles is None:
-            raise Complaint("has no faces")
+            raise MalformedFile("has no faces")
         return Geometry(found.points, centred_in_unit_sphere(found.triangles))
 
     triangles = read(file, placed).triangles

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from common import specs
 from common.errors import InputError, unknown
-from common.plugins import Source, find
+from common.plugins import PluginSource, discover
 from datasets.base import DataSet, PairSet
 
 SKIP_BAD = "skip_bad"
@@ -20,12 +20,12 @@ GROUP = "registration_bench.datasets"
 
 @lru_cache(maxsize=8)
 def _named(plugins: Path | None) -> tuple[dict[str, type[DataSet] | type[PairSet]], dict[str, str]]:
-    found = find("datasets", GROUP, plugins)
+    found = discover("datasets", GROUP, plugins)
     offers = [(source.name, source, cls[-1]) for source in found.sources if (cls := _classes(source))]
     return found.named(offers, "data set")
 
 
-def _classes(source: Source) -> list[type[DataSet] | type[PairSet]]:
+def _classes(source: PluginSource) -> list[type[DataSet] | type[PairSet]]:
     found: list[type[DataSet] | type[PairSet]] = []
     found += source.classes(DataSet)  # type: ignore[type-abstract]  # returns concrete ones only
     found += source.classes(PairSet)  # type: ignore[type-abstract]

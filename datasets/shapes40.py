@@ -10,9 +10,9 @@ from common.errors import unknown
 from common.keys import rng
 from datasets.base import DataSet, MeshShape, centred_in_unit_sphere
 from datasets.shapes import bathroom, buildings, devices, lighting, living, seating, storage, vehicles, vessels
-from datasets.shapes.kit import Made, Random
+from datasets.shapes.primitives import LabelledMesh, Random
 
-GENERATORS: dict[str, Callable[[Random], Made]] = {
+GENERATORS: dict[str, Callable[[Random], LabelledMesh]] = {
     "airplane": vehicles.airplane,
     "bathtub": bathroom.bathtub,
     "bed": seating.bed,

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from common.errors import InputError
-from datasets.cache import Arrays, kept
+from datasets.cache import Arrays, cached
 from datasets.formats import read_all
 from datasets.poses import Matrix, move
 from datasets.scans import PosedScans, posed
@@ -54,7 +54,7 @@ class Stanford(PosedScans):
                 f"{conf}: fewer than two of the scans it names are beside it; copy them, such as {lost[0]}"
             )
         what = f"stanford near {self.near} skip_bad {self.skip_bad} lost {' '.join(lost)}"
-        return kept(what, [conf, *there], lambda: self._read(there) | {"lost": np.array(lost, dtype=np.str_)})
+        return cached(what, [conf, *there], lambda: self._read(there) | {"lost": np.array(lost, dtype=np.str_)})
 
     def _read(self, poses: dict[Path, Matrix]) -> Arrays:
         geometries, bad = read_all(poses, self.skip_bad)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from common.errors import InputError
-from methods._features import nearest_rotation, require_positive, unit_pair
 from methods.base import Cloud, Method, Pose, rigid
+from methods.geometry.features import nearest_rotation, require_positive, unit_pair
 
 
 class Cpd(Method):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from common.errors import unknown
 from methods.base import Cloud, Gaussians, NoSolution, Pose
-from methods.nn.learned import Learned, restored
+from methods.learned.base import Learned, restored
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -111,10 +111,10 @@ class DeepGMR(Learned):
         import torch
 
         from methods.nn.gmm import align
-        from methods.nn.spread import calm, spread, usable
+        from methods.nn.spread import max_threads, single_threaded, spread
 
         net: GmrNet = self.state["net"]
-        with torch.inference_mode(), calm(usable()):
+        with torch.inference_mode(), single_threaded(max_threads()):
             if sources[0].shape == targets[0].shape and not self.untrained:
                 clouds = [torch.cat([*sources, *targets])]  # one pass is cheaper than two
             else:
@@ -161,10 +161,10 @@ class Untrained(DeepGMR):
 
 def _one_each(features: Sequence[Tensor]) -> bool:
     """Whether the network gets one thread for each cloud of a pair: few threads have as much to do, and no one waits."""
-    from methods.nn.spread import usable
+    from methods.nn.spread import max_threads
 
     small, large = sorted(some.shape[1] for some in (features[0], features[-1]))
-    few = len(features) == 2 and len(features[0]) == 1 and 2 <= usable() <= _FEW
+    few = len(features) == 2 and len(features[0]) == 1 and 2 <= max_threads() <= _FEW
     return few and small >= large / 2 and features[0].device.type == "cpu"
 
 

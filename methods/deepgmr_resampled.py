@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from methods._principal import candidates, distances
 from methods.deepgmr import DeepGMR
+from methods.geometry.principal_axes import candidates, distances
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -54,12 +54,12 @@ class DeepGMRResampled(DeepGMR):
         import torch
 
         from methods.nn.aligned import SHARE
-        from methods.nn.spread import calm, usable
+        from methods.nn.spread import max_threads, single_threaded
 
         net, plain = self.state["net"], _plain(pair)
         with self.stage("features"):
             seen = self._seen(pair, plain)
-        with torch.inference_mode(), calm(usable()):
+        with torch.inference_mode(), single_threaded(max_threads()):
             with self.stage("network"):
                 gamma = net(seen[0]), net(seen[1])
             with self.stage("solve"):

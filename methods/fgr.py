@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from methods._features import FeatureMethod, unit_pair
-from methods._open3d import open3d, pairs, point_cloud
-from methods.base import Between, Cloud, NoSolution, Pose
+from methods.base import Cloud, LogUniform, NoSolution, Pose
+from methods.geometry.features import FeatureMethod, unit_pair
+from methods.geometry.open3d_bridge import open3d, pairs, point_cloud
 
 
 class Fgr(FeatureMethod):
@@ -20,7 +20,7 @@ class Fgr(FeatureMethod):
     random = True
     requires = ("open3d",)
     search = {
-        "distance": Between(0.01, 0.2),
+        "distance": LogUniform(0.01, 0.2),
         "iterations": (32, 64, 128),
         "tuple_scale": (0.8, 0.9, 0.95, 0.98),
         "tuples": (300, 1000, 3000),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from methods._features import unit_pair
 from methods.base import Cloud, Method, Pose
+from methods.geometry.features import unit_pair
 
 
 class Fricp(Method):

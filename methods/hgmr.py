@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from common.errors import InputError
-from methods._features import require_positive, unit_pair
-from methods.base import Between, Cloud, Method, Pose
+from methods.base import Cloud, LogUniform, Method, Pose
+from methods.geometry.features import require_positive, unit_pair
 
 FIT_ITERATIONS, FIT_GAIN = 20, 0.01  # of EM in a level of the tree; it stops when the mean log likelihood gains less
 DAMPING = 0.01
@@ -36,9 +36,9 @@ class Hgmr(Method):
     search = {
         "levels": (1, 2, 3),
         "least_points": (16, 32, 64),
-        "flatness": Between(0.003, 0.1),
-        "floor": Between(0.003, 0.05),
-        "blur": Between(0.1, 1.0),
+        "flatness": LogUniform(0.003, 0.1),
+        "floor": LogUniform(0.003, 0.05),
+        "blur": LogUniform(0.1, 1.0),
         "outliers": (0.0, 1e-4, 1e-3, 1e-2, 1e-1),
     }
 
@@ -68,18 +68,18 @@ class Hgmr(Method):
         """
         import torch
 
-        from methods import _hgmm
+        from methods.geometry import hgmm
 
         pair = unit_pair(source, target)
         device = self.state.get("device", "cpu")
         start = pair.to_unit(np.eye(4) if init is None else init)
         points, onto, T = (torch.as_tensor(x, device=device) for x in (pair.source, pair.target, start))
-        growth = _hgmm.Growth(self.levels, self.floor**2, self.flatness, self.least_points, FIT_ITERATIONS, FIT_GAIN)
-        search = _hgmm.Search(self.blur, self.floor, self.outliers, self.iterations, self.tolerance, DAMPING)
+        growth = hgmm.Growth(self.levels, self.floor**2, self.flatness, self.least_points, FIT_ITERATIONS, FIT_GAIN)
+        search = hgmm.Search(self.blur, self.floor, self.outliers, self.iterations, self.tolerance, DAMPING)
         with torch.inference_mode():
             with self.stage("tree"):
-                tree = _hgmm.grow(onto, growth)
+                tree = hgmm.grow(onto, growth)
             with self.stage("solve"):
-                found = _hgmm.align(tree, points, T, search)
+                found = hgmm.align(tree, points, T, search)
         self.note(confidence=found.share, iterations=found.iterations, converged=found.converged)
         return pair.answer(found.T.cpu().numpy())

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import InputError, unknown
-from methods._features import Normals, Points, normals, require_positive, unit_pair
-from methods._icp import KERNELS, METRICS, directions, step, thinned, weighted
-from methods.base import Between, Cloud, Method, NoSolution, Pose
+from methods.base import Cloud, LogUniform, Method, NoSolution, Pose
+from methods.geometry.features import Normals, Points, normals, require_positive, unit_pair
+from methods.geometry.icp import KERNELS, METRICS, directions, step, thinned, weighted
 
 NEAR = 0.05
 """Distance, in the pair's scale, at which a source point counts as met; the share met is the method's confidence."""
@@ -50,7 +50,7 @@ class Icp(Method):
     search = {
         "trim": (0.0, 0.1, 0.2, 0.3, 0.5),
         "iterations": (50, 100, 200),
-        "normal_radius": Between(0.08, 0.5),
+        "normal_radius": LogUniform(0.08, 0.5),
         "distance": (None, 0.1, 0.2, 0.4, 0.8),
     }
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from methods._features import Points, nearest_rotation, require_positive, unit_pair
 from methods.base import Cloud, Method, NoSolution, Pose, rigid
+from methods.geometry.features import Points, nearest_rotation, require_positive, unit_pair
 
 _LEAST = 30
 _FEW_POINTS = 250  # nearly always enough to see that a cloud fills so many cells

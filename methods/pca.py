@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from methods._principal import candidates
 from methods.base import Cloud, Method, NoSolution, Pose, rigid
+from methods.geometry.principal_axes import candidates
 
 _CHECKED = 400
 

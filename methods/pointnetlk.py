@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from methods.base import Cloud, Pose, rigid
-from methods.nn.learned import OBJECTS, Learned, restored
+from methods.learned.base import OBJECTS, Learned, restored
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from methods.nn.learned import OBJECTS, Learned
+from methods.learned.base import OBJECTS, Learned
 
 
 class Prnet(Learned):

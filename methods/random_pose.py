@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from methods._features import unit_pair
 from methods.base import Cloud, Method, Pose, rigid
+from methods.geometry.features import unit_pair
 
 
 class RandomPose(Method):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from methods._features import FeatureMethod, unit_pair
-from methods._ransac import ransac
-from methods.base import Between, Cloud, Pose
+from methods.base import Cloud, LogUniform, Pose
+from methods.geometry.features import FeatureMethod, unit_pair
+from methods.geometry.ransac import ransac
 
 
 class Ransac(FeatureMethod):
@@ -22,7 +22,7 @@ class Ransac(FeatureMethod):
 
     random = True
     requires = ("open3d",)
-    search = {"distance": Between(0.02, 0.2), "edge_ratio": (0.7, 0.8, 0.9, 0.95)}
+    search = {"distance": LogUniform(0.02, 0.2), "edge_ratio": (0.7, 0.8, 0.9, 0.95)}
     variants = {"ransac10k": {"iterations": 10_000}, "ransac10m": {"iterations": 10_000_000}}
 
     iterations: int = 10_000

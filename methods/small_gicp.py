@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from common.errors import InputError
-from methods._features import require_positive, unit_pair
 from methods.base import Cloud, Method, NoSolution, Pose
+from methods.geometry.features import require_positive, unit_pair
 
 KINDS = ("GICP", "VGICP")
 _NEIGHBOURS = 10

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from methods import _teaser_native
-from methods._features import FeatureMethod, unit_pair
-from methods.base import Between, Cloud, Pose
+from methods.base import Cloud, LogUniform, Pose
+from methods.geometry.features import FeatureMethod, unit_pair
+from methods.native import teaser
 
 
 class Teaser(FeatureMethod):
@@ -18,7 +18,7 @@ class Teaser(FeatureMethod):
     """
 
     requires = ("open3d",)
-    search = {"noise_bound": Between(0.01, 0.15), "limit": (500, 1000, 2000)}
+    search = {"noise_bound": LogUniform(0.01, 0.15), "limit": (500, 1000, 2000)}
     environment = {"OMP_THREAD_LIMIT": "1"}  # with more threads cliques differ between runs
 
     noise_bound: float = 0.06
@@ -28,17 +28,17 @@ class Teaser(FeatureMethod):
     @classmethod
     def check_available(cls) -> None:
         """Raise `Unavailable` if TEASER++ is not here and cannot be built."""
-        _teaser_native.check()
+        teaser.check()
 
     def setup(self, device: str, seed: int, domain: str) -> None:
         """Build the library if that was not done, so that no pair's time holds it."""
-        _teaser_native.prepare()
+        teaser.prepare()
 
     def register(self, source: Cloud, target: Cloud) -> Pose:
         """See `Method.register`."""
         pair = unit_pair(source, target)
         p, q = self.matched_points(pair, self.limit)
         with self.stage("solve"):
-            T, clique = _teaser_native.solve(p, q, self.noise_bound, self.clique_seconds)
+            T, clique = teaser.solve(p, q, self.noise_bound, self.clique_seconds)
         self.note(clique=clique, confidence=clique / len(p))
         return pair.answer(T)

@@ -113,7 +113,7 @@ def open_scans(files: tuple[Path, Path], points: int, factor: float | None) -> S
     for file, geometry in zip(files, found, strict=True):
         if geometry.unseen:
             notes.append(f"{file.name}: rows of NaN, where a scanner saw nothing, are left out ({geometry.unseen})")
-    notes += [note for c in clouds for note in _told(c)]
+    notes += [note for c in clouds for note in _format_size(c)]
     shifts, apart = _shifts(clouds[0].thin, clouds[1].thin, sizes[0] * scale + sizes[1])
     notes += [apart] if apart else []
     spacing = max(_spacing(c.thin) for c in clouds)
@@ -171,7 +171,7 @@ def _cloud(file: Path, found: formats.Geometry, points: int) -> Cloud:
     return Cloud(file, found.points, thinned(surface, points, file.name), True)
 
 
-def _told(cloud: Cloud) -> list[str]:
+def _format_size(cloud: Cloud) -> list[str]:
     if cloud.is_mesh:
         return [f"{cloud.file.name} is a mesh: {len(cloud.thin)} points were sampled of its surface"]
     if len(cloud.thin) < len(cloud.whole):

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.child import Limits
-from bench.pair import page, picture
-from bench.pair.ask import Answer, ask_all, chosen, defaults
+from bench.isolation.process import Limits
+from bench.pair import figure, page
 from bench.pair.clouds import Scans, guessed_unit, open_scans
 from bench.pair.files import write_files
+from bench.pair.register import Answer, chosen, defaults, register_all
 from bench.pair.result import Result, judge, read_truth
 from bench.report.style import number
 from common.errors import InputError
@@ -26,7 +26,7 @@ MATRIX = 12
 
 
 @dataclass(frozen=True)
-class Request:
+class PairRequest:
     """What is asked; None stands for the value in `defaults.toml`, or for what is found from the data.
 
     Attributes:
@@ -76,7 +76,7 @@ class Request:
         return Limits(timeout, memory)
 
 
-def run(request: Request, console: Console) -> Result:
+def run(request: PairRequest, console: Console) -> Result:
     """Register the pair by every method, print what was found, and write it.
 
     Raises:
@@ -88,10 +88,10 @@ def run(request: Request, console: Console) -> Result:
     if points < 10:
         raise InputError("--points: must be at least 10")
     scans = open_scans((request.source, request.target), points, request.scale)
-    for line in told(scans):
+    for line in format_fields(scans):
         console.print(line, highlight=False, soft_wrap=True)
     answers: list[Answer] = []
-    for answer in ask_all(scans, methods, limits, request.device, request.threads, request.plugins):
+    for answer in register_all(scans, methods, limits, request.device, request.threads, request.plugins):
         answers.append(answer)
         line = f"  {len(answers)} of {len(methods)}  {answer.method}: {answer.status}"
         console.print(line, highlight=False, soft_wrap=True, markup=False)
@@ -102,7 +102,7 @@ def run(request: Request, console: Console) -> Result:
     return result
 
 
-def told(scans: Scans) -> list[str]:
+def format_fields(scans: Scans) -> list[str]:
     """What was found of the clouds, in lines."""
     source, target = len(scans.source.whole), len(scans.target.whole)
     return [
@@ -159,7 +159,7 @@ def write(result: Result, folder: Path, inputs: Sequence[Path], console: Console
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_files(result, folder, inputs)
-        picture.draw(result, folder / "picture.png")
+        figure.draw(result, folder / "picture.png")
         (folder / "report.html").write_text(page.render(result), encoding="utf-8")
     except OSError as error:
         raise InputError(f"--out {folder}: cannot be written ({error}); give another folder") from error

@@ -78,7 +78,7 @@ def described(result: Result) -> dict[str, Any]:
 
 
 def agreement_rows(result: Result) -> list[dict[str, Any]]:
-    """A row for every two methods: angle in degrees, shift and distance (`bench.pair.judge.Agreement`)."""
+    """A row for every two methods: angle in degrees, shift and distance (`bench.pair.agreement.Agreement`)."""
     names, agree = [a.method for a in result.posed], result.agreement
     return [
         {

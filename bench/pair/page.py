@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.pair.clouds import guessed_unit
-from bench.pair.picture import GIVEN, SOURCE, TARGET, shown
+from bench.pair.figure import GIVEN, SOURCE, TARGET, shown
 from bench.pair.result import Result
 from bench.report.embed import plotly_script, script_json
 from bench.report.style import number

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.outcome import pose_fault
-from bench.pair.ask import Answer
+from bench.pair.agreement import Agreement, Consensus, Fit, agreement, consensus, fits
 from bench.pair.clouds import Scans
-from bench.pair.judge import Agreement, Consensus, Fit, agreement, consensus, fits
+from bench.pair.register import Answer
+from bench.storage.outcome import pose_fault
 from common.errors import InputError
 
 Matrix = NDArray[np.float64]

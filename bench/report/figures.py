@@ -1,4 +1,4 @@
-"""Figures of a run, from the frames of `bench.export`. Each is drawn once and saved as PNG and SVG."""
+"""Figures of a run, from the frames of `bench.evaluation.aggregate`. Each is drawn once and saved as PNG and SVG."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bench.conventions import Convention
-from bench.export import write_atomically
-from bench.helpers import ahead
+from bench.evaluation.aggregate import write_atomically
+from bench.evaluation.conventions import Convention
 from bench.report import style
-from bench.report.ranking import CategoryTable, Place, at, place_title
-from bench.report.tables import places_of
+from bench.report.ranking import CategoryTable, GroupKey, at, group_title
+from bench.report.tables import groups_of
+from common.parallel import parallel_map
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class Drawn(NamedTuple):
+class SavedFigure(NamedTuple):
     """A finished figure: kind ("cdf", "density", "angle", "time", "category", "grid", "gaussians",
     "risk"), title, caption and its two files.
     """
@@ -33,7 +33,7 @@ class Drawn(NamedTuple):
     files: tuple[Path, Path]
 
 
-class Job(NamedTuple):
+class FigureJob(NamedTuple):
     """A figure to be drawn: what makes it of which arguments, and where it goes, without an ending."""
 
     make: Callable[..., Figure]
@@ -43,7 +43,7 @@ class Job(NamedTuple):
     caption: str
     stem: Path
 
-    def draw(self) -> Drawn:
+    def draw(self) -> SavedFigure:
         """Make the figure and write both files."""
         import matplotlib
 
@@ -58,17 +58,17 @@ ALONE = 10
 """With more figures than this, helper processes are worth their start."""
 
 
-def draw_all(jobs: Iterable[Job]) -> Iterator[Drawn]:
+def draw_all(jobs: Iterable[FigureJob]) -> Iterator[SavedFigure]:
     """Draw figures, many of them by helper processes, see `ahead`."""
     jobs = [job._replace(stem=job.stem.absolute()) for job in jobs]  # helpers may have started in another folder
     for folder in {job.stem.parent for job in jobs}:
         folder.mkdir(parents=True, exist_ok=True)
-    return ahead(Job.draw, jobs, len(jobs) > ALONE)
+    return parallel_map(FigureJob.draw, jobs, len(jobs) > ALONE)
 
 
 def figures_of(
-    frames: dict[str, pd.DataFrame], categories: dict[Place, CategoryTable], view: Convention, folder: Path
-) -> Iterator[Job]:
+    frames: dict[str, pd.DataFrame], categories: dict[GroupKey, CategoryTable], view: Convention, folder: Path
+) -> Iterator[FigureJob]:
     """Every figure that the frames and the tables of categories have data for."""
     yield from _curves(frames, view, folder)
     yield from _densities(frames, view, folder)
@@ -94,18 +94,20 @@ TIME_CAPTION = (
 )
 
 
-def _curves(frames: dict[str, pd.DataFrame], view: Convention, folder: Path) -> Iterator[Job]:
+def _curves(frames: dict[str, pd.DataFrame], view: Convention, folder: Path) -> Iterator[FigureJob]:
     """The CDF, and the errors against rotation magnitude, of each place where anything was asked."""
     asked = frames["summary"][frames["summary"]["problems"] > 0]
-    for place in places_of(asked):
-        name, rest, summary = place_title(place), style.slug(*place), at(asked, place)
+    for place in groups_of(asked):
+        name, rest, summary = group_title(place), style.slug(*place), at(asked, place)
         curves, bins = at(frames["cdf"], place), at(frames["by_angle"], place)
-        yield Job(_cdf, (curves, summary, view, name), "cdf", name, CDF_CAPTION, folder / f"cdf_{rest}")
+        yield FigureJob(_cdf, (curves, summary, view, name), "cdf", name, CDF_CAPTION, folder / f"cdf_{rest}")
         if len(bins):
-            yield Job(_by_angle, (bins, summary, view, name), "angle", name, ANGLE_CAPTION, folder / f"angle_{rest}")
+            yield FigureJob(
+                _by_angle, (bins, summary, view, name), "angle", name, ANGLE_CAPTION, folder / f"angle_{rest}"
+            )
 
 
-def _densities(frames: dict[str, pd.DataFrame], view: Convention, folder: Path) -> Iterator[Job]:
+def _densities(frames: dict[str, pd.DataFrame], view: Convention, folder: Path) -> Iterator[FigureJob]:
     """The CDFs over numbers of points of each data set and condition that has several."""
     asked = frames["summary"][(frames["summary"]["problems"] > 0) & (frames["summary"]["kind"] != "control")]
     for (dataset, condition), summary in asked.groupby(["dataset", "condition"], observed=True, sort=True):
@@ -116,20 +118,20 @@ def _densities(frames: dict[str, pd.DataFrame], view: Convention, folder: Path) 
                 (frames["cdf"][same], summary, view, title),
                 folder / f"density_{style.slug(dataset, condition)}",
             )
-            yield Job(_density, arguments, "density", title, DENSITY_CAPTION, stem)
+            yield FigureJob(_density, arguments, "density", title, DENSITY_CAPTION, stem)
 
 
-def _shades(categories: dict[Place, CategoryTable], view: Convention, folder: Path) -> Iterator[Job]:
+def _shades(categories: dict[GroupKey, CategoryTable], view: Convention, folder: Path) -> Iterator[FigureJob]:
     """The table of categories of each place."""
     from bench.report.tables import CATEGORY_NOTE
 
     for place, table in categories.items():
-        name, stem = place_title(place), folder / f"categories_{style.slug(*place)}"
+        name, stem = group_title(place), folder / f"categories_{style.slug(*place)}"
         arguments = table, f"mean {view.label} over answered · {name}"
-        yield Job(_categories, arguments, "category", name, CATEGORY_NOTE, stem)
+        yield FigureJob(_categories, arguments, "category", name, CATEGORY_NOTE, stem)
 
 
-def _save(figure: Figure, job: Job) -> Drawn:
+def _save(figure: Figure, job: FigureJob) -> SavedFigure:
     """Write stem.png and stem.svg; the same data give the same SVG bytes.
 
     The canvases are asked, and not `Figure.savefig`, which draws everything once more for a layout that is already there.
@@ -148,7 +150,7 @@ def _save(figure: Figure, job: Job) -> Drawn:
     FigureCanvasSVG(figure).print_svg(svg, metadata=nothing)  # type: ignore[no-untyped-call]
     places = [job.stem.with_name(f"{job.stem.name}.{end}") for end in ("png", "svg")]
     written = (write_atomically(places[0], png.getvalue()), write_atomically(places[1], svg.getvalue()))
-    return Drawn(job.kind, job.title, job.caption, written)
+    return SavedFigure(job.kind, job.title, job.caption, written)
 
 
 def new_figure(methods: int, columns: int = 1, **settings: Any) -> tuple[Figure, list[Axes]]:
@@ -286,15 +288,15 @@ def _by_angle(bins: pd.DataFrame, summary: pd.DataFrame, view: Convention, title
     return figure
 
 
-def _timing(timing: pd.DataFrame, folder: Path) -> Iterator[Job]:
+def _timing(timing: pd.DataFrame, folder: Path) -> Iterator[FigureJob]:
     """Time against the number of points, and against rotation magnitude for each number of points."""
     whole = (timing["angle_low"] == 0) & (timing["angle_high"] == 180)
     if whole.any():
         title = "Time against point count"
-        yield Job(_times_by_points, (timing[whole], title), "time", title, TIME_CAPTION, folder / "time_points")
+        yield FigureJob(_times_by_points, (timing[whole], title), "time", title, TIME_CAPTION, folder / "time_points")
     for points, group in timing[~whole].groupby("points", sort=True, observed=True):
         title = f"Time against rotation magnitude · {points} points"
-        yield Job(_times_by_angle, (group, title), "time", title, TIME_CAPTION, folder / f"time_angle_{points}")
+        yield FigureJob(_times_by_angle, (group, title), "time", title, TIME_CAPTION, folder / f"time_angle_{points}")
 
 
 def _times_by_points(rows: pd.DataFrame, title: str) -> Figure:

@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from methods.base import Gaussians
 from numpy.typing import NDArray
 
-from bench.child import Child, Limits, Setting
-from bench.conventions import Convention
-from bench.load import Loaded
-from bench.plan import domain_of
+from bench.evaluation.conventions import Convention
+from bench.evaluation.loader import RunData
+from bench.isolation.process import Limits, MethodProcess, MethodSetup
+from bench.planning.tasks import domain_of
 from bench.report import style
-from bench.report.figures import Job
-from bench.report.grid import choose, seen
-from bench.report.ranking import Place, at
-from bench.report.redraw import Redraw
+from bench.report.figures import FigureJob
+from bench.report.qualitative import choose, seen
+from bench.report.ranking import GroupKey, at
+from bench.report.replay import ProblemReplay
 from common.errors import InputError
-from methods import registry
-from methods.base import Gaussians
+from methods.core import registry
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +50,7 @@ class Row(NamedTuple):
     mixtures: tuple[Gaussians, Gaussians]
 
 
-def first_method(loaded: Loaded, plugins: Path | None) -> str:
+def first_method(loaded: RunData, plugins: Path | None) -> str:
     """The first method of a run, controls last, that matches mixtures.
 
     Raises:
@@ -63,7 +63,7 @@ def first_method(loaded: Loaded, plugins: Path | None) -> str:
     raise InputError("no method of this run matches Gaussians; name one by --method")
 
 
-def drawn_job(loaded: Loaded, redraw: Redraw, method: str, problems: list[str], stem: Path) -> Job:
+def drawn_job(loaded: RunData, redraw: ProblemReplay, method: str, problems: list[str], stem: Path) -> FigureJob:
     """The picture of one method's mixtures on problems of a run.
 
     Raises:
@@ -84,19 +84,19 @@ def drawn_job(loaded: Loaded, redraw: Redraw, method: str, problems: list[str], 
         _row(name, found[name], mixtures)
         for name, mixtures in zip(problems, _mixtures(redraw, method, [found[n] for n in problems]), strict=True)
     ]
-    return Job(_picture, (rows,), "gaussians", f"{method}: latent Gaussians", CAPTION, stem)
+    return FigureJob(_picture, (rows,), "gaussians", f"{method}: latent Gaussians", CAPTION, stem)
 
 
-def _mixtures(redraw: Redraw, method: str, problems: list[Problem]) -> Iterator[tuple[Gaussians, Gaussians]]:
+def _mixtures(redraw: ProblemReplay, method: str, problems: list[Problem]) -> Iterator[tuple[Gaussians, Gaussians]]:
     """The method's mixtures of source and target, from a process of its own as in a run: what it does stays there."""
-    child: Child | None = None
+    child: MethodProcess | None = None
     try:
         for problem in problems:
             key = problem.key
             domain = domain_of(redraw.opened(key.dataset), key.condition)
-            setting = Setting(method, domain, seed=key.seed, plugins=redraw.plugins)
+            setting = MethodSetup(method, domain, seed=key.seed, plugins=redraw.plugins)
             if child is None:
-                child = Child(setting, _LIMITS)
+                child = MethodProcess(setting, _LIMITS)
             elif child.setting != setting:
                 child.set_up(setting)
             reply = child.gaussians(problem.source, problem.target)
@@ -164,8 +164,8 @@ def _circles(axes: Axes, mixture: Gaussians, middle: NDArray[np.float64], colour
 
 
 def of_report(
-    loaded: Loaded, trials: pd.DataFrame, places: list[Place], view: Convention, redraw: Redraw, folder: Path
-) -> Iterator[Job]:
+    loaded: RunData, trials: pd.DataFrame, places: list[GroupKey], view: Convention, redraw: ProblemReplay, folder: Path
+) -> Iterator[FigureJob]:
     """The picture for a report: the problems of the first place's grid, by the first method that matches mixtures.
 
     Nothing where no method does, or where its weights or the clouds aren't here.

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bench.conventions import Convention
-from bench.report import choice, ranking, style
-from bench.report.ranking import Errors, Place
-from bench.report.table import Cell, Table
+from bench.evaluation.conventions import Convention
+from bench.report import ranking, recommendation, style
+from bench.report.ranking import Errors, GroupKey
+from bench.report.table import Table, TableCell
 from bench.report.tables import Row, rows_at
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def printed() -> pd.DataFrame:
         return pd.read_csv(file, dtype={"value": str, "category": str, "condition": str}, keep_default_na=False)
 
 
-def beside(place: Place, table: str = "accuracy") -> dict[tuple[str, str], str]:
+def beside(place: GroupKey, table: str = "accuracy") -> dict[tuple[str, str], str]:
     """The paper's numbers on a place: by method and metric; of the table of categories by category and method."""
     here = ranking.at(printed(), place)
     here = here[here["table"] == table]
@@ -49,12 +49,12 @@ def group_of(kind: str, mean_ms: float) -> str:
     return "efficient global" if mean_ms < EFFICIENT_MS else "inefficient global"
 
 
-def main_places(summary: pd.DataFrame) -> list[Place]:
+def main_groups(summary: pd.DataFrame) -> list[GroupKey]:
     """One place a data set and condition: the number of points nearest to 1 024."""
-    from bench.report.tables import places_of
+    from bench.report.tables import groups_of
 
-    best: dict[tuple[Any, ...], Place] = {}
-    for place in places_of(summary[summary["problems"] > 0]):
+    best: dict[tuple[Any, ...], GroupKey] = {}
+    for place in groups_of(summary[summary["problems"] > 0]):
         known = best.get(place[:2], place)
         best[place[:2]] = min(known, place, key=lambda p: abs(p[2] - 1024))
     return list(best.values())
@@ -62,16 +62,16 @@ def main_places(summary: pd.DataFrame) -> list[Place]:
 
 def accuracy_table(
     title: str,
-    places: list[Place],
+    places: list[GroupKey],
     summary: pd.DataFrame,
-    errors: Mapping[Place, Errors],
+    errors: Mapping[GroupKey, Errors],
     view: Convention,
     against: bool,
     alone: Mapping[tuple[str, int], float],
 ) -> Table:
     """Table 1 (or the one of partial views): mean error and recall by data set, methods in the paper's three groups.
 
-    `alone`: mean ms of methods timed alone (`bench.report.choice.alone`), which group them where they are known.
+    `alone`: mean ms of methods timed alone (`bench.report.recommendation.alone`), which group them where they are known.
     """
     rows = {place: {str(r["method"]): r for r in rows_at(summary, place) if r["kind"] != "control"} for place in places}
     theirs = {place: beside(place) if against else {} for place in places}
@@ -79,7 +79,7 @@ def accuracy_table(
     missing = {m for t in theirs.values() for m, _ in t} - set(kinds)
     groups = {m: group_of(kind, _mean_time(m, rows, alone)) for m, kind in kinds.items()}
     names = sorted(kinds, key=lambda m: (GROUPS.index(groups[m]), m)) + sorted(missing)
-    body = [[Cell(m), Cell(groups.get(m, "not run"))] for m in names]
+    body = [[TableCell(m), TableCell(groups.get(m, "not run"))] for m in names]
     for place in places:
         order = ranking.by_recall(errors[place])
         best = ranking.lowest_error(errors[place].error, errors[place].methods), order.winner if order else None
@@ -99,12 +99,14 @@ ACCURACY_NOTE = (
 AGAINST_NOTE = " In brackets: the number printed in Yuan et al. 2020."
 
 
-def _short(place: Place) -> str:
+def _short(place: GroupKey) -> str:
     dataset, condition, points = place
     return f"{dataset} {condition}" + ("" if points == 1024 else f" {points}")
 
 
-def _mean_time(method: str, places: Mapping[Place, Mapping[str, Row]], alone: Mapping[tuple[str, int], float]) -> float:
+def _mean_time(
+    method: str, places: Mapping[GroupKey, Mapping[str, Row]], alone: Mapping[tuple[str, int], float]
+) -> float:
     """Mean of a method's mean runtimes in ms, of those timed alone if there are any; infinite if none is known.
 
     Beside other processes a method that is near the limit takes longer, and would change its group with `--jobs`.
@@ -122,17 +124,17 @@ def _pair(
     best: tuple[str | None, str | None],
     view: Convention,
     theirs: Mapping[tuple[str, str], str],
-) -> list[Cell]:
+) -> list[TableCell]:
     """Error and recall of a method in a place."""
     rmse, recall = theirs.get((method, "rmse"), ""), theirs.get((method, "recall"), "")
     if row is None or not row["problems"]:
-        return [Cell("–", np.nan, beside=rmse), Cell("–", np.nan, beside=recall)]
+        return [TableCell("–", np.nan, beside=rmse), TableCell("–", np.nan, beside=recall)]
     error = row[f"{view.metric}_mean_answered"]
     star = "*" if row["answered"] < row["problems"] else ""
     share = "–" if np.isnan(row["recall"]) else f"{row['recall']:.2f}"
     return [
-        Cell(style.number(error, 2) + star, error, method == best[0], rmse),
-        Cell(share, row["recall"], method == best[1], recall),
+        TableCell(style.number(error, 2) + star, error, method == best[0], rmse),
+        TableCell(share, row["recall"], method == best[1], recall),
     ]
 
 
@@ -156,7 +158,7 @@ def time_table(timing: pd.DataFrame, against: bool) -> Table:
         times = sorted(r["time_ms_mean"] for r in found.values() if r and r["status"] == "ok")
         lead = times[0] if len(times) > 1 and times[0] < 0.95 * times[1] else None
         cells = [_time_cell(found[m], lead, paper.get((m, points), "")) for m in names]
-        body.append([Cell(str(points), float(points)), *cells])
+        body.append([TableCell(str(points), float(points)), *cells])
     devices = ", ".join(sorted({f"{r['device']}, {r['threads']} threads" for r in ours.values()}))
     caption = f"Mean milliseconds for one pair ({devices or 'nothing timed'}); OOM: out of memory." + (
         AGAINST_NOTE if against else ""
@@ -164,23 +166,23 @@ def time_table(timing: pd.DataFrame, against: bool) -> Table:
     return Table("Time against number of points", ["points", *names], body, caption=caption)
 
 
-def _time_cell(row: Mapping[Any, Any] | None, lead: float | None, beside: str) -> Cell:
+def _time_cell(row: Mapping[Any, Any] | None, lead: float | None, beside: str) -> TableCell:
     if row is None:
-        return Cell("–", np.nan, beside=beside)
+        return TableCell("–", np.nan, beside=beside)
     if row["status"] != "ok":
-        return Cell(SHORT.get(row["status"], row["status"]), np.inf, beside=beside)
+        return TableCell(SHORT.get(row["status"], row["status"]), np.inf, beside=beside)
     ms = row["time_ms_mean"]
-    return Cell(style.number(ms, 1), ms, ms == lead, beside)
+    return TableCell(style.number(ms, 1), ms, ms == lead, beside)
 
 
 def paper_tables(
-    summary: pd.DataFrame, timing: pd.DataFrame, errors: Mapping[Place, Errors], view: Convention, against: bool
+    summary: pd.DataFrame, timing: pd.DataFrame, errors: Mapping[GroupKey, Errors], view: Convention, against: bool
 ) -> dict[str, Table]:
     """By the name of its files: Table 1, the table of partial views, Table 2; those that the run has data for."""
-    places = main_places(summary)
+    places = main_groups(summary)
     partial = [p for p in places if str(p[1]).split("[")[0] == "partial"]
     whole = [p for p in places if p not in partial]
-    how = summary, errors, view, against, choice.alone(timing, "time_ms_mean")
+    how = summary, errors, view, against, recommendation.alone(timing, "time_ms_mean")
     found = {}
     if whole:
         found["table1"] = accuracy_table("Accuracy", whole, *how)

@@ -7,30 +7,30 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bench import stats
+from bench.evaluation import statistics
 from bench.report import style
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bench.conventions import Convention
+    from bench.evaluation.conventions import Convention
 
 ALPHA = 0.05
-PLACE = ["dataset", "condition", "points"]
+GROUP_KEY_COLUMNS = ["dataset", "condition", "points"]
 TIE = 0.05
 """Two errors are a tie if neither is below the other by more than this share of it."""
 
-Place = tuple[Any, ...]
+GroupKey = tuple[Any, ...]
 """A data set, condition and number of points: what one table or curve is about."""
 
 
-def place_title(place: Place) -> str:
+def group_title(place: GroupKey) -> str:
     """How a place is named above its table or figure."""
     dataset, condition, points = place
     return f"{dataset} · {condition} · {points} points"
 
 
-def at(frame: pd.DataFrame, place: Place) -> pd.DataFrame:
+def at(frame: pd.DataFrame, place: GroupKey) -> pd.DataFrame:
     """The rows of a frame that are of a place."""
     dataset, condition, points = place
     return frame[
@@ -82,10 +82,10 @@ def lowest_error(error: NDArray[np.float64], methods: list[str]) -> str | None:
     for other in others:
         d = error[:, first] - error[:, other]
         d = d[~np.isnan(d)]
-        found.append(stats.sign_flip_p(d, methods[first], methods[other]) if d.sum() < 0 else 1.0)
+        found.append(statistics.sign_flip_p(d, methods[first], methods[other]) if d.sum() < 0 else 1.0)
         if found[-1] >= ALPHA:
             return None
-    return methods[first] if (stats.holm(found) < ALPHA).all() else None
+    return methods[first] if (statistics.holm(found) < ALPHA).all() else None
 
 
 class Ranking(NamedTuple):
@@ -120,8 +120,8 @@ def by_recall(errors: Errors) -> Ranking | None:
     first, *others = order
     met = errors.success > 0.5
     both = [known[:, first] & known[:, other] for other in others]
-    tests = [stats.mcnemar(met[b, first], met[b, o]) for b, o in zip(both, others, strict=True)]
-    found = stats.holm(tests)
+    tests = [statistics.mcnemar(met[b, first], met[b, o]) for b, o in zip(both, others, strict=True)]
+    found = statistics.holm(tests)
     names = [errors.methods[m] for m in order]
     return Ranking(
         names, [n for n, p in zip(names[1:], found, strict=True) if p >= ALPHA], float(found[0]) if others else 1.0
@@ -137,7 +137,7 @@ class CategoryTable(NamedTuple):
 
 
 def category_table(cells: pd.DataFrame, errors: Errors, view: Convention) -> CategoryTable:
-    """The table of categories of one place, from its rows of `bench.export.per_category`; methods by kind, then name."""
+    """The table of categories of one place, from its rows of `bench.evaluation.aggregate.per_category`; methods by kind, then name."""
     import pandas as pd
 
     text = cells.astype({"category": str, "method": str})
@@ -170,7 +170,7 @@ def duels(errors: Errors) -> dict[tuple[str, str], Duel]:
         both = errors.error[~np.isnan(errors.error[:, [i, j]]).any(axis=1)][:, [i, j]]
         wins, losses = (both[:, 0] < (1 - TIE) * both[:, 1]).sum(), (both[:, 1] < (1 - TIE) * both[:, 0]).sum()
         counts.append((int(wins), len(both) - int(wins) - int(losses), int(losses)))
-    clear = stats.holm([stats.sign_test(w, lost) for w, _, lost in counts]) < ALPHA
+    clear = statistics.holm([statistics.sign_test(w, lost) for w, _, lost in counts]) < ALPHA
     found = {}
     for (i, j), (w, t, lost), sure in zip(pairs, counts, clear, strict=True):
         found[names[i], names[j]] = Duel(w, t, lost, bool(sure))

@@ -115,7 +115,7 @@ def number(value: float, digits: int = 3) -> str:
     return f"{value:.{digits}f}" if size < 10 else f"{value:.1f}" if size < 1000 else f"{value:.0f}"
 
 
-def not_asked(rows: Iterable[Mapping[Any, Any]]) -> str:
+def not_run(rows: Iterable[Mapping[Any, Any]]) -> str:
     """A line that names the methods of rows of a summary that were asked nothing; empty if there are none."""
     names = [str(row["method"]) for row in rows if not row["problems"]]
     return f"Not asked here: {', '.join(names)}; `bench.py list` and the report say why." if names else ""

@@ -9,7 +9,7 @@ from bench.report import style
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """What is shown, what it is sorted by (its text if None), and what is shown small beside it: the paper's own number."""
 
     text: str
@@ -35,7 +35,7 @@ class Table:
 
     title: str
     columns: list[str]
-    rows: list[list[Cell]]
+    rows: list[list[TableCell]]
     groups: list[tuple[str, int]] = field(default_factory=list)
     colours: dict[int, str] = field(default_factory=dict)
     caption: str = ""
@@ -115,12 +115,12 @@ def tex(text: str) -> str:
     return "".join(_TEX.get(letter, letter) for letter in text)
 
 
-def num(value: Any, digits: int = 3, bold: bool = False, suffix: str = "") -> Cell:
+def num(value: Any, digits: int = 3, bold: bool = False, suffix: str = "") -> TableCell:
     """A cell of a number."""
     value = float(value)
-    return Cell(style.number(value, digits) + suffix, value, bold)
+    return TableCell(style.number(value, digits) + suffix, value, bold)
 
 
-def count(value: Any) -> Cell:
+def count(value: Any) -> TableCell:
     """A cell of a whole number."""
-    return Cell(str(int(value)), float(value))
+    return TableCell(str(int(value)), float(value))

@@ -7,33 +7,33 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bench.conventions import Convention
-from bench.export import FAILURES
+from bench.evaluation.aggregate import FAILURES
+from bench.evaluation.conventions import Convention
 from bench.report import ranking, style
-from bench.report.ranking import PLACE, CategoryTable, Duel, Errors, Place, Ranking, place_title
-from bench.report.table import Cell, Table, count, num
+from bench.report.ranking import GROUP_KEY_COLUMNS, CategoryTable, Duel, Errors, GroupKey, Ranking, group_title
+from bench.report.table import Table, TableCell, count, num
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 Row = Mapping[Any, Any]
-"""A row of `bench.export.summary`, by column."""
+"""A row of `bench.evaluation.aggregate.summary`, by column."""
 
 
-def places_of(frame: pd.DataFrame) -> list[Place]:
+def groups_of(frame: pd.DataFrame) -> list[GroupKey]:
     """Every data set, condition and number of points of a frame, sorted."""
-    return sorted({tuple(p) for p in frame[PLACE].drop_duplicates().itertuples(index=False, name=None)})
+    return sorted({tuple(p) for p in frame[GROUP_KEY_COLUMNS].drop_duplicates().itertuples(index=False, name=None)})
 
 
-def rows_at(frame: pd.DataFrame, place: Place) -> list[Row]:
+def rows_at(frame: pd.DataFrame, place: GroupKey) -> list[Row]:
     """The rows of a place as dicts, in the order of methods."""
     rows: list[Row] = ranking.at(frame, place).to_dict("records")  # type: ignore[assignment]
     return sorted(rows, key=lambda row: style.order(str(row["method"]), str(row["kind"])))
 
 
 def summary_table(
-    place: Place, rows: list[Row], errors: Errors, view: Convention, beside: Mapping[tuple[str, str], str]
+    place: GroupKey, rows: list[Row], errors: Errors, view: Convention, beside: Mapping[tuple[str, str], str]
 ) -> Table:
     """The summary of one place. `beside` holds the paper's numbers by method and metric; empty if they are not asked for."""
     order = ranking.by_recall(errors)
@@ -44,22 +44,22 @@ def summary_table(
     heads += ["seed SD", "problem SD"]
     asked = [row for row in rows if row["problems"]]
     body = [_summary_row(row, winners, view, beside) for row in asked]
-    return Table(place_title(place), heads, body, caption=style.not_asked(rows))
+    return Table(group_title(place), heads, body, caption=style.not_run(rows))
 
 
 def _summary_row(
     row: Row, winners: tuple[str | None, str | None], view: Convention, beside: Mapping[tuple[str, str], str]
-) -> list[Cell]:
+) -> list[TableCell]:
     m, method = view.metric, str(row["method"])
     mean = style.number(row[f"{m}_mean_answered"])
     if not np.isnan(row[f"{m}_mean_low"]):
         mean += f" [{style.number(row[f'{m}_mean_low'])}, {style.number(row[f'{m}_mean_high'])}]"
     return [
-        Cell(method),
-        Cell(str(row["kind"])),
-        Cell(f"{row['answered']}/{row['problems']}", row["answer_rate"]),
-        Cell(recall_text(row), row["recall"], method == winners[0], beside.get((method, "recall"), "")),
-        Cell(mean, row[f"{m}_mean_answered"], method == winners[1], beside.get((method, "rmse"), "")),
+        TableCell(method),
+        TableCell(str(row["kind"])),
+        TableCell(f"{row['answered']}/{row['problems']}", row["answer_rate"]),
+        TableCell(recall_text(row), row["recall"], method == winners[0], beside.get((method, "recall"), "")),
+        TableCell(mean, row[f"{m}_mean_answered"], method == winners[1], beside.get((method, "rmse"), "")),
         num(row[f"{m}_median"]),
         num(row["recall_symmetric"], 2),
         num(row["rmse_symmetric_mean_answered"]),
@@ -83,9 +83,15 @@ def coverage_table(summary: pd.DataFrame) -> Table:
     """Asked, answered, failed by kind (the kinds that occur) and skipped, for every method and place."""
     counted = ["problems", "answered", *(s for s in (*FAILURES, "skipped") if (summary[s] > 0).any())]
     rows: list[Row] = summary.to_dict("records")  # type: ignore[assignment]
-    ordered = sorted(rows, key=lambda r: (style.order(str(r["method"]), str(r["kind"])), *map(r.get, PLACE)))
+    ordered = sorted(
+        rows, key=lambda r: (style.order(str(r["method"]), str(r["kind"])), *map(r.get, GROUP_KEY_COLUMNS))
+    )
     body = [
-        [Cell(str(r["method"])), Cell(place_title(tuple(r[n] for n in PLACE))), *(count(r[n]) for n in counted)]
+        [
+            TableCell(str(r["method"])),
+            TableCell(group_title(tuple(r[n] for n in GROUP_KEY_COLUMNS))),
+            *(count(r[n]) for n in counted),
+        ]
         for r in ordered
     ]
     heads = ["method", "problems", "asked", *(name.replace("_", " ") for name in counted[1:])]
@@ -94,7 +100,7 @@ def coverage_table(summary: pd.DataFrame) -> Table:
 
 def failure_table(outcomes: pd.DataFrame) -> Table:
     """Every way of not answering with its message and how often it came, the most frequent first; at most 300 rows."""
-    columns = ["method", *PLACE, "status", "message"]
+    columns = ["method", *GROUP_KEY_COLUMNS, "status", "message"]
     bad = outcomes.loc[(outcomes["phase"] == "accuracy") & (outcomes["status"] != "ok"), [*columns, "problem"]]
     if bad.empty:
         return Table("Failures and their messages", FAILURE_HEADS, [])
@@ -103,12 +109,12 @@ def failure_table(outcomes: pd.DataFrame) -> Table:
     rows = []
     for r in found.to_dict("records"):
         what = [
-            Cell(str(r["method"])),
-            Cell(place_title(tuple(r[n] for n in PLACE))),
-            Cell(str(r["status"])),
+            TableCell(str(r["method"])),
+            TableCell(group_title(tuple(r[n] for n in GROUP_KEY_COLUMNS))),
+            TableCell(str(r["status"])),
             count(r["size"]),
         ]
-        rows.append([*what, Cell(style.shorten(str(r["message"]), 300)), Cell(str(r["first"]))])
+        rows.append([*what, TableCell(style.shorten(str(r["message"]), 300)), TableCell(str(r["first"]))])
     return Table("Failures and their messages", FAILURE_HEADS, rows)
 
 
@@ -116,17 +122,17 @@ FAILURE_HEADS = ["method", "problems", "status", "times", "message", "first prob
 
 
 def category_table(
-    place: Place, table: CategoryTable, view: Convention, beside: Mapping[tuple[str, str], str]
+    place: GroupKey, table: CategoryTable, view: Convention, beside: Mapping[tuple[str, str], str]
 ) -> Table:
     """Categories by methods: mean error over answered, * where some were not; `beside`: the paper's, by category and method."""
     mean = table.mean.to_numpy(dtype=float)
     methods = [str(m) for m in table.mean.columns]
-    rows = [[Cell(str(name))] for name in table.mean.index]
+    rows = [[TableCell(str(name))] for name in table.mean.index]
     for i, j in np.ndindex(*mean.shape):
         cell = num(mean[i, j], 2, bool(table.best.iat[i, j]), "*" if table.partly.iat[i, j] else "")
         theirs = beside.get((rows[i][0].text, methods[j]), "")
-        rows[i].append(Cell(cell.text, cell.value, cell.bold, theirs))
-    title = f"{view.label} by category: {place_title(place)}"
+        rows[i].append(TableCell(cell.text, cell.value, cell.bold, theirs))
+    title = f"{view.label} by category: {group_title(place)}"
     return Table(title, ["category", *methods], rows, caption=CATEGORY_NOTE)
 
 
@@ -143,8 +149,8 @@ def timing_table(timing: pd.DataFrame) -> Table:
     records: list[Row] = whole.to_dict("records")  # type: ignore[assignment]
     extra = {name: head for name, head in TIMED_SOMETIMES.items() if whole[name].notna().any()}
     rows = [
-        [Cell(str(r["method"])), count(r["points"]), Cell(str(r["device"])), count(r["threads"])]
-        + [Cell(r["status"] if r["ended"] == r["problems"] else f"{r['status']} ({r['problems'] - r['ended']} ×)")]
+        [TableCell(str(r["method"])), count(r["points"]), TableCell(str(r["device"])), count(r["threads"])]
+        + [TableCell(r["status"] if r["ended"] == r["problems"] else f"{r['status']} ({r['problems'] - r['ended']} ×)")]
         + [num(r[name], 1) for name in ("time_ms_median", "time_ms_p95", "throughput_per_s", "peak_mb")]
         + [count(r["ended"])]
         + [num(r[name], 0 if name == "batch" else 1) for name in extra]
@@ -166,30 +172,39 @@ TIMED_SOMETIMES = {
 def stage_table(stages: pd.DataFrame) -> Table:
     """Median time of each stage a method names."""
     rows = [
-        [Cell(str(r["method"])), count(r["points"]), Cell(str(r["stage"])), num(r["time_ms_median"], 1)]
+        [TableCell(str(r["method"])), count(r["points"]), TableCell(str(r["stage"])), num(r["time_ms_median"], 1)]
         for r in stages.to_dict("records")
     ]
     return Table("Where the time goes", ["method", "points", "stage", "time median (ms)"], rows)
 
 
 def convention_table(found: pd.DataFrame, views: Mapping[str, Convention]) -> Table:
-    """The same run under every convention: mean error over answered and recall, from `bench.conventions.by_convention`."""
+    """The same run under every convention: mean error over answered and recall, from `bench.evaluation.conventions.by_convention`."""
     rows, order = [], {name: i for i, name in enumerate(views)}
     records: list[Row] = found.to_dict("records")  # type: ignore[assignment]
     for r in sorted(
         records,
-        key=lambda r: (*(r[n] for n in PLACE), style.order(str(r["method"]), str(r["kind"])), order[r["convention"]]),
+        key=lambda r: (
+            *(r[n] for n in GROUP_KEY_COLUMNS),
+            style.order(str(r["method"]), str(r["kind"])),
+            order[r["convention"]],
+        ),
     ):
         view = views[r["convention"]]
         none = np.isnan(r["error"]) and np.isnan(r["recall"])
         remark = view.missing if none else ("" if view.limits else "no success is defined")
-        cells = [num(r["error"]), num(r["recall"], 2), Cell(view.recall_label if view.limits else "–"), Cell(remark)]
+        cells = [
+            num(r["error"]),
+            num(r["recall"], 2),
+            TableCell(view.recall_label if view.limits else "–"),
+            TableCell(remark),
+        ]
         rows.append(
             [
-                Cell(str(r["method"])),
-                Cell(place_title(tuple(r[n] for n in PLACE))),
-                Cell(view.name),
-                Cell(view.label),
+                TableCell(str(r["method"])),
+                TableCell(group_title(tuple(r[n] for n in GROUP_KEY_COLUMNS))),
+                TableCell(view.name),
+                TableCell(view.label),
                 *cells,
             ]
         )
@@ -197,28 +212,30 @@ def convention_table(found: pd.DataFrame, views: Mapping[str, Convention]) -> Ta
     return Table("The same run under every convention", heads, rows)
 
 
-def duel_table(place: Place, found: Mapping[tuple[str, str], Duel], methods: list[str]) -> Table:
+def duel_table(place: GroupKey, found: Mapping[tuple[str, str], Duel], methods: list[str]) -> Table:
     """Wins / ties / losses of the method of the row against that of the column; bold where a sign test separates them."""
     rows = []
     for one in methods:
-        cells = [Cell(one)]
+        cells = [TableCell(one)]
         for other in methods:
             duel = found.get((one, other))
             n = (duel.wins + duel.ties + duel.losses) if duel else 0
             value = (duel.wins - duel.losses) / n if duel and n else np.nan
             cells.append(
-                Cell(f"{duel.wins}/{duel.ties}/{duel.losses}" if duel else "–", value, bool(duel and duel.separable))
+                TableCell(
+                    f"{duel.wins}/{duel.ties}/{duel.losses}" if duel else "–", value, bool(duel and duel.separable)
+                )
             )
         rows.append(cells)
-    return Table(place_title(place), ["wins/ties/losses of", *methods], rows)
+    return Table(group_title(place), ["wins/ties/losses of", *methods], rows)
 
 
-def headline(place: Place, rows: list[Row], errors: Errors, view: Convention) -> str | None:
+def headline(place: GroupKey, rows: list[Row], errors: Errors, view: Convention) -> str | None:
     """A sentence or two on a place, computed: who is best, whether that is separable, what failed; None if nothing was asked."""
     order = ranking.by_recall(errors)
     if order is None:
         return None
-    return f"{place_title(place)}: {_best(order, {str(r['method']): r for r in rows}, view)}{_failed(rows)}"
+    return f"{group_title(place)}: {_best(order, {str(r['method']): r for r in rows}, view)}{_failed(rows)}"
 
 
 def _best(order: Ranking, rows: Mapping[str, Row], view: Convention) -> str:

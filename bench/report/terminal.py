@@ -6,7 +6,7 @@ import math
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
-from bench.report import choice, ranking, style
+from bench.report import ranking, recommendation, style
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -14,41 +14,41 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from bench.conventions import Convention
+    from bench.evaluation.conventions import Convention
 
 NAME = 18
 """Characters of a method's name that fit beside the numbers."""
 
 
 def terminal_summary(summary: pd.DataFrame, timing: pd.DataFrame, view: Convention) -> Group:
-    """What to print of `bench.export.summary` and `timing`, at most 100 columns wide: a table a place, and what it comes to."""
+    """What to print of `bench.evaluation.aggregate.summary` and `timing`, at most 100 columns wide: a table a place, and what it comes to."""
     from rich.console import Group
     from rich.text import Text
 
-    alone = choice.alone(timing, "time_ms_median")
+    alone = recommendation.alone(timing, "time_ms_median")
     parts: list[Table | Text] = []
-    for place, group in summary.groupby(ranking.PLACE, sort=True, observed=True):
+    for place, group in summary.groupby(ranking.GROUP_KEY_COLUMNS, sort=True, observed=True):
         rows = group.to_dict("records")
         asked = {str(row["method"]): row for row in rows if row["problems"]}
         methods = [_standing(row) for row in asked.values() if row["kind"] != "control"]
         controls = [_standing(row) for row in asked.values() if row["kind"] == "control"]
-        order = [asked[s.method] for s in choice.ranked(methods) + choice.ranked(controls)]
-        parts.append(_table(ranking.place_title(place), order, style.not_asked(rows), view))
+        order = [asked[s.method] for s in recommendation.ranked(methods) + recommendation.ranked(controls)]
+        parts.append(_table(ranking.group_title(place), order, style.not_run(rows), view))
         parts.append(Text(_verdict(methods, alone, int(rows[0]["points"])) + "\n"))
     return Group(*parts)
 
 
-def _standing(row: dict[Hashable, Any]) -> choice.Standing:
+def _standing(row: dict[Hashable, Any]) -> recommendation.Standing:
     names = ("recall", "recall_low", "recall_high", "time_ms_median")
-    return choice.Standing(str(row["method"]), int(row["problems"]), *(float(row[name]) for name in names))
+    return recommendation.Standing(str(row["method"]), int(row["problems"]), *(float(row[name]) for name in names))
 
 
-def _verdict(methods: list[choice.Standing], alone: dict[tuple[str, int], float], points: int) -> str:
+def _verdict(methods: list[recommendation.Standing], alone: dict[tuple[str, int], float], points: int) -> str:
     """The advice by the times of methods timed alone, if there are any at this size; else by those in the table."""
     timed = [s._replace(ms=alone.get((s.method, points), math.nan)) for s in methods]
     if all(math.isnan(s.ms) for s in timed):
-        return choice.advice(choice.ranked(methods))
-    return choice.advice(choice.ranked(timed), how=", timed alone")
+        return recommendation.advice(recommendation.ranked(methods))
+    return recommendation.advice(recommendation.ranked(timed), how=", timed alone")
 
 
 def _table(title: str, rows: list[dict[Hashable, Any]], caption: str, view: Convention) -> Table:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from datasets.shapes.kit import (
+from datasets.shapes.primitives import (
     Array,
-    Made,
+    LabelledMesh,
     Mesh,
     Random,
     both_sides,
@@ -53,7 +53,7 @@ def tap(height: float, reach: float, thick: float = 0.018) -> Mesh:
     return join(tube(neck, thick), levers)
 
 
-def bathtub(rng: Random) -> Made:
+def bathtub(rng: Random) -> LabelledMesh:
     """A tub with rounded corners or oval, bare, on four feet, or boxed in; a tap at one end breaks its symmetry."""
     x, y, rim = rng.uniform(0.7, 0.95), rng.uniform(0.33, 0.42), rng.uniform(0.4, 0.6)
     foot = rng.uniform(0.08, 0.14)
@@ -74,7 +74,7 @@ def bathtub(rng: Random) -> Made:
     return join(*parts, move(spout, x=1.02 * x, z=foot + rim)), "C1"
 
 
-def sink(rng: Random) -> Made:
+def sink(rng: Random) -> LabelledMesh:
     """A basin with a tap: in a counter top, on a column, or on the wall; one bowl or two."""
     x, y, deep = rng.uniform(0.24, 0.36), rng.uniform(0.18, 0.25), rng.uniform(0.12, 0.2)
     bowl = basin(oval(x, y, one_of(rng, 0.3, 0.6, 1.0), n=28), 0, -deep, rng.uniform(0.5, 0.85), 0.05)
@@ -115,7 +115,7 @@ def _counter(wide: float, depth: float, x: float, y: float) -> Mesh:
     return join(sides, both_sides(box((-0.95 * x, 0.95 * x), (0.95 * y, depth), (-0.04, 0)), 1))
 
 
-def toilet(rng: Random) -> Made:
+def toilet(rng: Random) -> LabelledMesh:
     """A bowl on a foot with a seat, a lid up or down, and a tank behind."""
     x, y, rim = rng.uniform(0.17, 0.21), rng.uniform(0.23, 0.29), rng.uniform(0.36, 0.44)
     egg = oval(x, y, 0.9, n=32)
@@ -139,7 +139,7 @@ def toilet(rng: Random) -> Made:
     return join(bowl, seat, lid, *tank, stem, button), "C1"
 
 
-def range_hood(rng: Random) -> Made:
+def range_hood(rng: Random) -> LabelledMesh:
     """A chimney over a hood: on a wall, free above an island, or a round one."""
     x, y, high = rng.uniform(0.35, 0.5), rng.uniform(0.22, 0.32), rng.uniform(0.15, 0.35)
     lip, pipe, top = rng.uniform(0.04, 0.08), rng.uniform(0.09, 0.15), high + rng.uniform(0.4, 0.7)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from datasets.shapes.kit import (
+from datasets.shapes.primitives import (
     Array,
-    Made,
+    LabelledMesh,
     Mesh,
     Random,
     arc,
@@ -35,7 +35,7 @@ from datasets.shapes.kit import (
 )
 
 
-def stairs(rng: Random) -> Made:
+def stairs(rng: Random) -> LabelledMesh:
     """A solid or open flight, two flights with a landing, or a spiral."""
     return one_of(rng, _solid_flight, _solid_flight, _open_flight, _landing, _spiral)(rng)
 
@@ -47,7 +47,7 @@ def _rail(rng: Random, x: float, foot: Array) -> Mesh:
     return join(rods(low, high, 0.015), rods(high[0], high[-1], 0.03))
 
 
-def _solid_flight(rng: Random) -> Made:
+def _solid_flight(rng: Random) -> LabelledMesh:
     """Steps that reach down to the floor, perhaps with a rail at one or both sides."""
     n, x = int(rng.integers(4, 14)), rng.uniform(0.3, 0.9)
     tread, rise = rng.uniform(0.2, 0.32), rng.uniform(0.14, 0.22)
@@ -60,7 +60,7 @@ def _solid_flight(rng: Random) -> Made:
     return join(*parts), "C1"
 
 
-def _open_flight(rng: Random) -> Made:
+def _open_flight(rng: Random) -> LabelledMesh:
     """Boards between two slanted beams: half a turn about the x axis maps it onto itself unless there is a rail."""
     n, x, thick = int(rng.integers(5, 14)), rng.uniform(0.3, 0.9), rng.uniform(0.03, 0.06)
     tread, rise = rng.uniform(0.22, 0.3), rng.uniform(0.15, 0.22)
@@ -83,7 +83,7 @@ def _open_flight(rng: Random) -> Made:
     return join(*parts), "C2x"
 
 
-def _landing(rng: Random) -> Made:
+def _landing(rng: Random) -> LabelledMesh:
     """Two solid flights that meet at a landing, at a right angle or back to back."""
     n, x, tread, rise = int(rng.integers(4, 8)), rng.uniform(0.4, 0.7), rng.uniform(0.2, 0.3), rng.uniform(0.15, 0.2)
     at = np.arange(n)
@@ -98,7 +98,7 @@ def _landing(rng: Random) -> Made:
     return join(lower, landing, upper), "C1"
 
 
-def _spiral(rng: Random) -> Made:
+def _spiral(rng: Random) -> LabelledMesh:
     """Wedges around a pole. Alone they are symmetric under half a turn about x; a taller pole or a rail ends that."""
     n, reach, rise = int(rng.integers(8, 20)), rng.uniform(0.6, 1.0), rng.uniform(0.14, 0.2)
     step = rng.uniform(0.3, 0.5)
@@ -115,7 +115,7 @@ def _spiral(rng: Random) -> Made:
     return join(steps, pole, rods(foot, high, 0.012), rods(high[:-1], high[1:], 0.025)), "C1"
 
 
-def door(rng: Random) -> Made:
+def door(rng: Random) -> LabelledMesh:
     """A slab with raised panels on both faces, one wing or two, perhaps with knobs and a frame around it."""
     x, z, thick = rng.uniform(0.38, 0.5), rng.uniform(1.0, 1.1), rng.uniform(0.02, 0.035)
     wings = one_of(rng, 1, 1, 2)
@@ -159,7 +159,7 @@ def _handle(rng: Random, x: float, y: float, z: float) -> Mesh:
     )
 
 
-def curtain(rng: Random) -> Made:
+def curtain(rng: Random) -> LabelledMesh:
     """Wavy cloth, one width or two, hanging free from a rod, in regular pleats or irregular folds, or tied back."""
     x, high = rng.uniform(0.4, 0.9), rng.uniform(1.2, 1.8)
     style = rng.integers(4)
@@ -179,7 +179,7 @@ def curtain(rng: Random) -> Made:
     return join(*parts, *rail), "C1"
 
 
-def _pleats(rng: Random, x: float, high: float) -> Made:
+def _pleats(rng: Random, x: float, high: float) -> LabelledMesh:
     """Regular pleats. Odd about the middle: half a turn about z. Even: half a turn about y."""
     folds, deep = int(rng.integers(5, 12)), rng.uniform(0.03, 0.07)
     u = np.linspace(-1, 1, 16 * folds + 1)
@@ -209,7 +209,7 @@ def _valance(rng: Random, x: float, high: float) -> Mesh:
     return sheet(np.stack([columns(x * u, y, 0.03), columns(x * u, y, -drop)]))
 
 
-def mantel(rng: Random) -> Made:
+def mantel(rng: Random) -> LabelledMesh:
     """A chimney piece: two pillars, a lintel and a shelf around an opening, perhaps with a hearth, a back, or a breast above."""
     x, high, deep = rng.uniform(0.6, 0.9), rng.uniform(0.9, 1.2), rng.uniform(0.12, 0.22)
     pillar, lintel = rng.uniform(0.14, 0.24), rng.uniform(0.15, 0.28)
@@ -234,12 +234,12 @@ def mantel(rng: Random) -> Made:
     return join(*parts), "C1"
 
 
-def tent(rng: Random) -> Made:
+def tent(rng: Random) -> LabelledMesh:
     """A ridge tent, a dome, a wigwam, a tunnel, or a roof on four poles."""
     return one_of(rng, _ridge_tent, _ridge_tent, _dome_tent, _wigwam, _pavilion)(rng)
 
 
-def _ridge_tent(rng: Random) -> Made:
+def _ridge_tent(rng: Random) -> LabelledMesh:
     """Two slanted sides over a ridge. Ends closed alike: half a turn about z; one end open, with its flaps out: none."""
     x, y, high, wall = rng.uniform(0.6, 0.9), rng.uniform(0.8, 1.2), rng.uniform(0.8, 1.2), rng.uniform(0.0, 0.3)
     gable = np.array([(-x, 0), (-x, wall), (0, high), (x, wall), (x, 0)])
@@ -261,7 +261,7 @@ def _ridge_tent(rng: Random) -> Made:
     return join(roof, back, both_sides(sheet(flap)), poles), "C1"
 
 
-def _dome_tent(rng: Random) -> Made:
+def _dome_tent(rng: Random) -> LabelledMesh:
     """A dome over a polygon, its poles standing out as ribs; a porch ends its symmetry."""
     sides, radius, high = one_of(rng, 4, 6, 8), rng.uniform(0.8, 1.1), rng.uniform(0.6, 0.9)
     t = np.linspace(0, np.pi / 2, 9)
@@ -279,7 +279,7 @@ def _dome_tent(rng: Random) -> Made:
     return join(dome, sheet(np.stack(porch))), "C1"
 
 
-def _wigwam(rng: Random) -> Made:
+def _wigwam(rng: Random) -> LabelledMesh:
     """A pyramid of cloth whose poles cross above its top; a door flap ends its symmetry."""
     sides, radius, high = one_of(rng, 4, 5, 6, 8), rng.uniform(0.6, 0.9), rng.uniform(1.2, 1.7)
     cloth = revolve([(radius, 0), (0.06 * radius, high)], sides)
@@ -295,7 +295,7 @@ def _wigwam(rng: Random) -> Made:
     return join(cloth, around(pole, sides), sheet(flap)), "C1"
 
 
-def _pavilion(rng: Random) -> Made:
+def _pavilion(rng: Random) -> LabelledMesh:
     """A pointed roof with a hanging border on four poles, square or long; a back wall ends its symmetry."""
     x, wall, peak = rng.uniform(0.8, 1.1), rng.uniform(0.9, 1.2), rng.uniform(0.35, 0.7)
     long = one_of(rng, 1.0, rng.uniform(0.6, 0.85))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from datasets.shapes.kit import (
-    Made,
+from datasets.shapes.primitives import (
+    LabelledMesh,
     Mesh,
     Random,
     both_sides,
@@ -37,7 +37,7 @@ def keys(left: float, front: float, rows: int, across: int, pitch: float, high: 
     return boxes(columns(x, y, 0), columns(x + 0.82 * pitch, y + 0.82 * pitch, high))
 
 
-def keyboard(rng: Random) -> Made:
+def keyboard(rng: Random) -> LabelledMesh:
     """A wedge with a block of keys, a space bar, and perhaps arrow keys and a number pad."""
     pitch, rows, across = 0.04, int(rng.integers(4, 6)), int(rng.integers(13, 16))
     high, gap = rng.uniform(0.01, 0.025), 0.02
@@ -57,7 +57,7 @@ def keyboard(rng: Random) -> Made:
     return join(loft(body), move(turn(join(*blocks), "x", tilt), z=0.012 + rise * edge / back)), "C1"
 
 
-def laptop(rng: Random) -> Made:
+def laptop(rng: Random) -> LabelledMesh:
     """A flat base with keys and a touch pad, and a screen that leans back."""
     x, y, thick = rng.uniform(0.16, 0.2), rng.uniform(0.11, 0.14), rng.uniform(0.012, 0.03)
     base = cushion((-x, x), (-y, y), (-thick, 0), 0.5)
@@ -74,7 +74,7 @@ def laptop(rng: Random) -> Made:
     return join(base, block, pad, hinge, move(turn(screen, "x", rng.uniform(1.1, 1.75)), y=y + 0.004, z=0.004)), "C1"
 
 
-def monitor(rng: Random) -> Made:
+def monitor(rng: Random) -> LabelledMesh:
     """A flat or deep screen with a raised frame on a neck and a foot."""
     x, z, deep = rng.uniform(0.22, 0.36), rng.uniform(0.15, 0.2), rng.uniform(0.015, 0.04)
     frame, low = rng.uniform(0.01, 0.03), rng.uniform(0.06, 0.14)
@@ -92,7 +92,7 @@ def monitor(rng: Random) -> Made:
     return join(tilted, neck, base), "C1"
 
 
-def radio(rng: Random) -> Made:
+def radio(rng: Random) -> LabelledMesh:
     """A case with one or two loudspeakers, a dial, knobs, a handle and an aerial."""
     x, y, z = rng.uniform(0.2, 0.35), rng.uniform(0.06, 0.11), rng.uniform(0.11, 0.17)
     case = cushion((-x, x), (-y, y), (-z, z), rng.uniform(0.05, 0.5))
@@ -116,7 +116,7 @@ def radio(rng: Random) -> Made:
     return join(*parts, rods([0.9 * x, 0.7 * y, z], tip, 0.005)), "C1"
 
 
-def xbox(rng: Random) -> Made:
+def xbox(rng: Random) -> LabelledMesh:
     """A game console: a slab with a raised X, a slab with a round vent, a waisted one, or a tower; perhaps with a gamepad."""
     body, symmetry, reach = one_of(rng, _x_slab, _vent_slab, _waisted, _tower)(rng)
     if chance(rng, 0.5):
@@ -197,7 +197,7 @@ def _tower(rng: Random) -> tuple[Mesh, str, float]:
     return join(body, slot, badge), "C1", half
 
 
-def guitar(rng: Random) -> Made:
+def guitar(rng: Random) -> LabelledMesh:
     """A flat body with a waist, a neck, a head with pegs, and six strings; hollow with a sound hole, or solid with horns."""
     electric = chance(rng, 0.4)
     lower, waist, upper = rng.uniform(0.17, 0.21), rng.uniform(0.1, 0.13), rng.uniform(0.13, 0.16)
@@ -236,7 +236,7 @@ def _head(rng: Random, low: float, deep: float) -> list[Mesh]:
     return [loft(np.array(ends)), both_sides(pegs)]
 
 
-def piano(rng: Random) -> Made:
+def piano(rng: Random) -> LabelledMesh:
     """An upright, or a grand with its lid up."""
     return one_of(rng, _upright, _grand)(rng), "C1"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from datasets.shapes.kit import (
+from datasets.shapes.primitives import (
     Array,
-    Made,
+    LabelledMesh,
     Mesh,
     Random,
     box,
@@ -58,7 +58,7 @@ def flowers(rng: Random, reach: tuple[float, float], floor: float, high: float) 
     return join(rods(foot, top, 0.008, n=6), heads, blossoms, green)
 
 
-def plant(rng: Random) -> Made:
+def plant(rng: Random) -> LabelledMesh:
     """A pot with a bush, a palm, a tree with broad leaves, or upright blades."""
     rim, high = rng.uniform(0.12, 0.2), rng.uniform(0.15, 0.32)
     pot = [(rng.uniform(0.6, 1.0) * rim, 0), (rim, high)]
@@ -119,7 +119,7 @@ def _blades(rng: Random, floor: float) -> Mesh:
                   width * rng.uniform(0.7, 1.2, n), rng.uniform(0.0, 0.4, n))  # fmt: skip
 
 
-def person(rng: Random) -> Made:
+def person(rng: Random) -> LabelledMesh:
     """A standing, walking, waving or sitting figure with head, trunk, limbs, hands and feet; it looks to -y."""
     hip, shoulder, broad = rng.uniform(0.11, 0.15), rng.uniform(0.17, 0.22), rng.uniform(0.8, 1.2)
     leg = rng.uniform(0.78, 0.92)

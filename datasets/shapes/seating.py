@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from datasets.shapes.kit import (
+from datasets.shapes.primitives import (
     SIDES,
-    Made,
+    LabelledMesh,
     Mesh,
     Random,
     around,
@@ -33,7 +33,7 @@ from datasets.shapes.kit import (
 )
 
 
-def chair(rng: Random) -> Made:
+def chair(rng: Random) -> LabelledMesh:
     """A seat with a back on legs, a sled or a swivel base, with or without arms."""
     x, y, seat = rng.uniform(0.21, 0.3), rng.uniform(0.2, 0.27), rng.uniform(0.38, 0.5)
     thick = rng.uniform(0.03, 0.1)
@@ -93,7 +93,7 @@ def _arms(x: float, y: float, seat: float, rise: float, thick: float) -> Mesh:
     return both_sides(join(rest, post))
 
 
-def bench(rng: Random) -> Made:
+def bench(rng: Random) -> LabelledMesh:
     """A long seat on two supports; without a back half a turn about z maps it onto itself."""
     x, y, seat = rng.uniform(0.6, 0.95), rng.uniform(0.17, 0.25), rng.uniform(0.36, 0.48)
     thick = rng.uniform(0.03, 0.06)
@@ -127,7 +127,7 @@ def _bench_feet(rng: Random, x: float, y: float, height: float) -> Mesh:
     return corner_legs(rng, x, 0.75 * y, height, rng.uniform(0.05, 0.08))
 
 
-def sofa(rng: Random) -> Made:
+def sofa(rng: Random) -> LabelledMesh:
     """Cushions between two arms in front of a back, perhaps with a long seat at one side."""
     seats, wide = int(rng.integers(2, 4)), rng.uniform(0.55, 0.7)
     x, deep, seat = seats * wide / 2, rng.uniform(0.75, 0.95), rng.uniform(0.38, 0.46)
@@ -146,7 +146,7 @@ def sofa(rng: Random) -> Made:
     return join(*parts), "C1"
 
 
-def stool(rng: Random) -> Made:
+def stool(rng: Random) -> LabelledMesh:
     """A seat without a back: round, square or long, on legs or on a column."""
     radius, height, thick = rng.uniform(0.15, 0.22), rng.uniform(0.4, 0.8), rng.uniform(0.03, 0.09)
     under = height - thick
@@ -167,7 +167,7 @@ def stool(rng: Random) -> Made:
 _RING = np.array([(1.0, 0.0), (0.0, 1.0), (-1.0, 0.0), (0.0, -1.0), (1.0, 0.0)])
 
 
-def _angular_stool(rng: Random, radius: float, under: float, thick: float) -> Made:
+def _angular_stool(rng: Random, radius: float, under: float, thick: float) -> LabelledMesh:
     """Square (a quarter turn) or long (half a turn), with rails between the legs."""
     long = one_of(rng, 1.0, rng.uniform(1.25, 1.7))
     x, bar = long * radius, rng.uniform(0.2, 0.5) * under
@@ -180,7 +180,7 @@ def _angular_stool(rng: Random, radius: float, under: float, thick: float) -> Ma
     return join(seat, legs, rails), "C4" if long == 1.0 else "C2"
 
 
-def bed(rng: Random) -> Made:
+def bed(rng: Random) -> LabelledMesh:
     """A mattress with pillows in a frame with a headboard, or two of them above each other."""
     x, y, low = rng.uniform(0.45, 0.95), rng.uniform(0.95, 1.1), rng.uniform(0.15, 0.35)
     parts = [_berth(rng, x, y, low), corner_legs(rng, x - 0.05, y - 0.05, low, rng.uniform(0.06, 0.1))]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from datasets.shapes.kit import (
+from datasets.shapes.primitives import (
     Array,
-    Made,
+    LabelledMesh,
     Mesh,
     Random,
     Span,
@@ -32,7 +32,7 @@ from datasets.shapes.kit import (
 from datasets.shapes.seating import star
 
 
-def table(rng: Random) -> Made:
+def table(rng: Random) -> LabelledMesh:
     """A top, long, square, round or oval, on corner legs, a pedestal, three legs or two trestles."""
     long = rng.uniform(0.4, 1.0)
     return one_of(rng, _long_table, _long_table, _square_table, _round_table)(rng, long, rng.uniform(0.4, 0.8))
@@ -42,7 +42,7 @@ def _top(outline: Array, height: float, thick: float) -> Mesh:
     return prism(outline, height - thick, height)
 
 
-def _long_table(rng: Random, long: float, height: float) -> Made:
+def _long_table(rng: Random, long: float, height: float) -> LabelledMesh:
     """Twice as symmetric as a chair: half a turn about z."""
     wide, thick = long * rng.uniform(0.4, 0.75), rng.uniform(0.02, 0.06)
     top = _top(oval(long, wide, one_of(rng, 0.0, 0.3, 1.0)), height, thick)
@@ -68,7 +68,7 @@ def _braces(rng: Random, x: float, y: float, under: float) -> list[Mesh]:
     return parts
 
 
-def _square_table(rng: Random, long: float, height: float) -> Made:
+def _square_table(rng: Random, long: float, height: float) -> LabelledMesh:
     """A quarter turn maps it onto itself."""
     half, thick = 0.7 * long, rng.uniform(0.02, 0.06)
     top = _top(oval(half, half, one_of(rng, 0.0, 0.3)), height, thick)
@@ -80,7 +80,7 @@ def _square_table(rng: Random, long: float, height: float) -> Made:
     return join(top, legs, *_braces(rng, inset, inset, height - thick)), "C4"
 
 
-def _round_table(rng: Random, long: float, height: float) -> Made:
+def _round_table(rng: Random, long: float, height: float) -> LabelledMesh:
     """A pedestal keeps the round top's symmetry; legs leave a turn by one leg."""
     radius, thick = 0.75 * long, rng.uniform(0.02, 0.06)
     top = disc(radius, height - thick, height)
@@ -96,7 +96,7 @@ def _round_table(rng: Random, long: float, height: float) -> Made:
     return join(top, post, around(star(1, 0.7 * radius, 0.15), feet)), f"C{feet}"
 
 
-def bookshelf(rng: Random) -> Made:
+def bookshelf(rng: Random) -> LabelledMesh:
     """Boards across an upright case in one or more columns, open or with a back, empty or with books."""
     x, y, z = rng.uniform(0.3, 0.7), rng.uniform(0.12, 0.2), rng.uniform(0.7, 1.1)
     rows, across, thick = int(rng.integers(3, 7)), int(rng.integers(1, 4)), rng.uniform(0.02, 0.04)
@@ -130,7 +130,7 @@ def _books(rng: Random, x: float, y: float, floors: Array, room: float) -> Mesh:
     return boxes(columns(left.ravel(), deep, floor), columns(right.ravel(), y, floor + tall))
 
 
-def desk(rng: Random) -> Made:
+def desk(rng: Random) -> LabelledMesh:
     """A top over drawers or legs, with a panel behind the knees, perhaps with a shelf on top or an angled wing."""
     x, y, height = rng.uniform(0.6, 0.9), rng.uniform(0.3, 0.42), rng.uniform(0.68, 0.78)
     under = height - rng.uniform(0.025, 0.05)
@@ -181,7 +181,7 @@ def _stand(rng: Random, x: float, y: float, high: float) -> Mesh:
     return move(corner_legs(rng, 0.88 * x, 0.85 * y, high, 0.06), z=-high)
 
 
-def dresser(rng: Random) -> Made:
+def dresser(rng: Random) -> LabelledMesh:
     """Rows of drawers. A bare case is symmetric under half a turn about its front's normal; feet or a top end that."""
     x, y, z = rng.uniform(0.45, 0.8), rng.uniform(0.22, 0.3), rng.uniform(0.6, 1.0)
     rows, across = int(rng.integers(3, 6)), int(rng.integers(1, 4))
@@ -198,7 +198,7 @@ def dresser(rng: Random) -> Made:
     return join(*parts), "C1"
 
 
-def night_stand(rng: Random) -> Made:
+def night_stand(rng: Random) -> LabelledMesh:
     """A small case with one to three drawers, often above an open shelf, on feet."""
     x, y, z = rng.uniform(0.2, 0.32), rng.uniform(0.18, 0.26), rng.uniform(0.3, 0.5)
     low, thick = one_of(rng, 0.0, 0.4 * z, 0.5 * z), 0.025
@@ -212,7 +212,7 @@ def night_stand(rng: Random) -> Made:
     return join(*parts), "C1"
 
 
-def wardrobe(rng: Random) -> Made:
+def wardrobe(rng: Random) -> LabelledMesh:
     """A tall case with doors. Without feet, and with handles at mid height or none, half a turn about y maps it onto itself."""
     x, y, z = rng.uniform(0.4, 0.9), rng.uniform(0.26, 0.34), rng.uniform(0.85, 1.1)
     doors = 2 * int(rng.integers(1, 3)) if x > 0.6 else 2
@@ -239,7 +239,7 @@ def wardrobe(rng: Random) -> Made:
     return join(*parts), "C1"
 
 
-def tv_stand(rng: Random) -> Made:
+def tv_stand(rng: Random) -> LabelledMesh:
     """A long low case: open boards (symmetric like a box), boards on posts, or doors and a shelf on feet."""
     x, y, z = rng.uniform(0.6, 1.0), rng.uniform(0.2, 0.28), rng.uniform(0.18, 0.3)
     thick, style = rng.uniform(0.02, 0.04), rng.integers(4)
@@ -269,7 +269,7 @@ def tv_stand(rng: Random) -> Made:
     return join(*parts), "C1"
 
 
-def glass_box(rng: Random) -> Made:
+def glass_box(rng: Random) -> LabelledMesh:
     """Thin panes: closed like a box, open on top, or a show case on a foot; long, square, or a cube."""
     x, t = rng.uniform(0.3, 0.6), rng.uniform(0.01, 0.025)
     kind = one_of(rng, "long", "long", "square", "cube")

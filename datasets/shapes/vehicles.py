@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from datasets.shapes.kit import (
+from datasets.shapes.primitives import (
     Array,
-    Made,
+    LabelledMesh,
     Mesh,
     Random,
     both_sides,
@@ -26,7 +26,7 @@ from datasets.shapes.kit import (
 )
 
 
-def airplane(rng: Random) -> Made:
+def airplane(rng: Random) -> LabelledMesh:
     """An airliner, a jet fighter, or a propeller plane; the nose points to -y."""
     return one_of(rng, _airliner, _airliner, _fighter, _propeller_plane)(rng), "C1"
 
@@ -114,7 +114,7 @@ def wheel(radius: float, width: float) -> Mesh:
     return turn(disc(radius, -width / 2, width / 2, 20), "y", np.pi / 2)
 
 
-def car(rng: Random) -> Made:
+def car(rng: Random) -> LabelledMesh:
     """A saloon, hatchback, van, pick-up or lorry on four wheels; the front is at -y."""
     wide, long = rng.uniform(0.32, 0.4), rng.uniform(0.8, 1.05)
     radius = rng.uniform(0.12, 0.16)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from methods._principal import Candidates, candidates
+from methods.geometry.principal_axes import Candidates, candidates
 from methods.nn.gmr import GmrConfig, GmrNet
 
 SHARE = 0.8

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from methods.nn.gmm import CENTRINGS, align, mixture, point_loss, pose_loss
 from methods.nn.pointnet import PointNet
-from methods.nn.rri import NUMBERS, rri
+from methods.nn.rri import NUMBERS, rigid_invariant_features
 
 CHOICES = {"features": ("rri", "xyz"), "centring": CENTRINGS, "loss": ("mse", "rmse")}
 """What some fields of a configuration may be."""
@@ -70,7 +70,7 @@ class GmrNet(nn.Module):
     def describe(self, clouds: Tensor) -> Tensor:
         """Input features (B, N, F) of clouds (B, N, 3)."""
         if self.config.features == "rri":
-            return rri(clouds, self.config.k)
+            return rigid_invariant_features(clouds, self.config.k)
         return clouds - clouds.mean(dim=1, keepdim=True)
 
     def forward(self, features: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from methods.nn.spread import Piece, pieces, spread, usable
+from methods.nn.spread import Chunk, chunks, max_threads, spread
 
 _ROWS = 1024
 """Points that pass through the layers at once on the CPU: half as many are slower."""
@@ -136,8 +136,8 @@ class QuantisedLayer(FoldedLayer):
         context = None if layer.context is None else layer.context * entering / leaving[:, None]
         super().__init__(layer.weight * entering / leaving[:, None], layer.bias / leaving, context, layer.reach)
         self.kind = torch.float32 if last else torch.uint8
-        self.product = _Product(self.weight, _ROWS)
-        self.once = None if context is None else _Product(context, 1)
+        self.product = PackedLinear(self.weight, _ROWS)
+        self.once = None if context is None else PackedLinear(context, 1)
 
     def biases(self, cloud: Tensor) -> Tensor:
         """See `FoldedLayer.biases`."""
@@ -149,7 +149,7 @@ class QuantisedLayer(FoldedLayer):
         return self.product(points, bias, self.kind, "relu")
 
 
-class _Product:
+class PackedLinear:
     """Weights (outputs, inputs) on 8 bits, in the order that so many rows of levels want."""
 
     def __init__(self, weight: Tensor, rows: int) -> None:
@@ -265,7 +265,7 @@ class PointNet(nn.Module):
         count, points, _ = features.shape
         scores = features.new_empty(count, points, self.last.out_features)
         if points <= _ROWS:
-            some = max(1, min(_TOGETHER // points, -(-count // usable())))
+            some = max(1, min(_TOGETHER // points, -(-count // max_threads())))
             spread(
                 lambda first: self._whole(features[first : first + some], scores[first : first + some]),
                 range(0, count, some),
@@ -290,9 +290,9 @@ class PointNet(nn.Module):
 
     def _group(self, features: Tensor, scores: Tensor) -> None:
         """Write the scores (B, N, outputs) of features (B, N, inputs): all pieces up to the max-pool, then the rest of all."""
-        parts = pieces(len(features), features.shape[1], _ROWS)
+        parts = chunks(len(features), features.shape[1], _ROWS)
 
-        def widen(part: Piece) -> tuple[Tensor, Tensor]:
+        def widen(part: Chunk) -> tuple[Tensor, Tensor]:
             x: Tensor = self.local(features[part.cloud, part.rows][None])
             return x, max_pool(x)
 
@@ -302,7 +302,7 @@ class PointNet(nn.Module):
         assert isinstance(join, FoldedLayer)
         biases = join.biases(max_pool(tops))
 
-        def finish(work: tuple[Piece, Tensor]) -> None:
+        def finish(work: tuple[Chunk, Tensor]) -> None:
             part, x = work
             self._write(self.head(join.biased(x, biases[part.cloud])), scores[part.cloud, part.rows])
 

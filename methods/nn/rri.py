@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from methods import _rri_native
-from methods.nn.spread import pieces, spread, usable
+from methods.native import rri
+from methods.nn.spread import chunks, max_threads, spread
 
 NUMBERS = 4
 """Numbers a neighbour: ‖p‖, ‖q‖, the angle between p and q, and the gap to the next neighbour around p."""
@@ -38,7 +38,7 @@ class _Cloud(NamedTuple):
     least: Tensor
 
 
-def rri(points: Tensor, k: int = 20) -> Tensor:
+def rigid_invariant_features(points: Tensor, k: int = 20) -> Tensor:
     """Features (B, N, 4k) float of clouds (B, N, 3), invariant to rotation about each cloud's centroid and to its position.
 
     With p a point of the centred cloud and q its k nearest neighbours sorted by distance, the four blocks of k numbers are
@@ -57,10 +57,10 @@ def rri(points: Tensor, k: int = 20) -> Tensor:
     kernel = _kernel(points.device, points.dtype, k)
     ready = spread(lambda cloud: _describer(cloud, k, kernel), list(centred))
     if kernel:
-        rows = max(_PLACES, count * size // (_PARTS * usable()))
+        rows = max(_PLACES, count * size // (_PARTS * max_threads()))
     else:
         rows = _ROWS if points.device.type == "cpu" else max(1, _DISTANCES // size)
-    spread(lambda piece: ready[piece.cloud](piece.rows, features[piece.cloud]), pieces(count, size, rows))
+    spread(lambda piece: ready[piece.cloud](piece.rows, features[piece.cloud]), chunks(count, size, rows))
     return features
 
 
@@ -70,8 +70,8 @@ def implementation(device: str, k: int) -> str:
 
 
 def _kernel(device: torch.device, dtype: torch.dtype, k: int) -> CDLL | None:
-    usable = device.type == "cpu" and dtype == torch.float32 and 1 <= k <= _rri_native.MOST
-    return _rri_native.library() if usable else None
+    usable = device.type == "cpu" and dtype == torch.float32 and 1 <= k <= rri.MOST
+    return rri.library() if usable else None
 
 
 def _describer(cloud: Tensor, k: int, kernel: CDLL | None) -> Callable[[slice, Tensor], None]:
@@ -80,7 +80,7 @@ def _describer(cloud: Tensor, k: int, kernel: CDLL | None) -> Callable[[slice, T
     The kernel counts the points in the order of its tree, torch as they are in the cloud.
     """
     if kernel:
-        tree = _rri_native.Tree(kernel, cloud)
+        tree = rri.Tree(kernel, cloud)
         if tree.serves:
             return lambda places, into: tree.describe(places, k, _TINY * tree.radius, into)
     planes, search = _by_planes(cloud), _Tree(cloud) if cloud.device.type == "cpu" else _Blocks(cloud)

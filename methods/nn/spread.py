@@ -17,18 +17,18 @@ Work = TypeVar("Work")
 Result = TypeVar("Result")
 
 
-class Piece(NamedTuple):
+class Chunk(NamedTuple):
     """Some rows of one cloud of a batch."""
 
     cloud: int
     rows: slice
 
 
-def pieces(clouds: int, points: int, rows: int) -> list[Piece]:
+def chunks(clouds: int, points: int, rows: int) -> list[Chunk]:
     """Clouds of so many points in pieces of about equal size, `rows` points at most."""
     count = -(-points // rows)
     edges = [points * i // count for i in range(count + 1)]
-    return [Piece(cloud, slice(*ends)) for cloud in range(clouds) for ends in pairwise(edges)]
+    return [Chunk(cloud, slice(*ends)) for cloud in range(clouds) for ends in pairwise(edges)]
 
 
 def spread(work: Callable[[Work], Result], parts: Sequence[Work]) -> list[Result]:
@@ -37,7 +37,7 @@ def spread(work: Callable[[Work], Result], parts: Sequence[Work]) -> list[Result
     The thread that asks takes parts as the others do: with two threads one has to be woken, once. Tensor operations, SciPy's
     searches and compiled kernels let other Python threads run. `work` must not depend on which thread does it.
     """
-    threads, inference = usable(), torch.is_inference_mode_enabled()
+    threads, inference = max_threads(), torch.is_inference_mode_enabled()
     found: dict[int, Result] = {}
     left = iter(range(len(parts)))  # shared: each number is handed out once
 
@@ -47,7 +47,7 @@ def spread(work: Callable[[Work], Result], parts: Sequence[Work]) -> list[Result
                 found[i] = work(parts[i])
 
     helpers = [_pool(threads).submit(run) for _ in range(min(threads, len(parts)) - 1)]
-    with calm(1) if helpers else nullcontext():
+    with single_threaded(1) if helpers else nullcontext():
         run()
     for helper in helpers:
         if not helper.cancel():  # of one that has not begun there is nothing to wait for
@@ -60,13 +60,13 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads - 1, "parts", initializer=_start)
 
 
-def usable() -> int:
+def max_threads() -> int:
     """The threads that `spread` may use here: as many as torch may, or as many as the `calm` around it says."""
     return _usable.get() or torch.get_num_threads()
 
 
 @contextmanager
-def calm(threads: int) -> Iterator[None]:
+def single_threaded(threads: int) -> Iterator[None]:
     """Operations of this thread use no other one, only `spread` does, `threads` at most.
 
     Two threads take longer than one for a small operation, and wait for each other where the machine is busy.

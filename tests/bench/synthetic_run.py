@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from scipy.spatial.transform import Rotation
 
-from bench.load import POSE, Loaded, in_order, scenes_of
+from bench.evaluation.loader import POSE_COLUMNS, RunData, in_order, scenes_of
 
 HOSTILE = "<script>alert(1)</script>"
 METHODS = {  # kind, scale of the rotation error in degrees, share that fails to converge, ms at 1000 points
@@ -114,7 +114,7 @@ def outcomes_of(problems, name, phase, draw):
 
 
 def as_loaded(problems, outcomes, run):
-    """The frames as `bench.load` would have read them from a record."""
+    """The frames as `bench.evaluation.loader` would have read them from a record."""
     problems = problems.sort_values("problem", ignore_index=True)
     truth, pose = (
         np.stack(problems[c].to_list()) if len(problems) else np.zeros((0, 4, 4)) for c in ("truth", "source_pose")
@@ -125,7 +125,7 @@ def as_loaded(problems, outcomes, run):
     none = np.full((4, 4), np.nan)
     poses = [none if p is None else p for p in outcomes["pose"]]
     flat = outcomes.drop(columns=["pose", "stages"]).assign(notes=outcomes["notes"].map(json.dumps))
-    flat[POSE] = np.reshape(poses, (-1, 16)) if poses else np.zeros((0, 16))
+    flat[POSE_COLUMNS] = np.reshape(poses, (-1, 16)) if poses else np.zeros((0, 16))
     alone = (outcomes["phase"] == "timing") & (outcomes["status"] != "skipped")
     timed = outcomes[alone if alone.any() else outcomes["phase"] == "accuracy"]
     stages = [
@@ -133,7 +133,7 @@ def as_loaded(problems, outcomes, run):
         for m, p, s in zip(timed["method"], timed["points"], timed["stages"], strict=True)
         for stage, ms in s.items()
     ]
-    return Loaded(
+    return RunData(
         problems.drop(columns=["truth", "source_pose", "eval_points"]).assign(
             digest=digest, seed=0, sampler="axis_angle"
         ),

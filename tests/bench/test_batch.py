@@ -9,13 +9,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bench import conformance, solve, worker
-from bench.child import Child, Limits, Setting
-from bench.config import load_preset
-from bench.store import Record
+from bench.conformance import checks
+from bench.execution import pool_worker
+from bench.isolation import server
+from bench.isolation.process import Limits, MethodProcess, MethodSetup
+from bench.planning.config import load_preset
+from bench.storage.database import ResultsDatabase
 from datasets.problems import ProblemKey, make_problem
 from datasets.registry import load
-from methods import registry
+from methods.core import registry
 from tests.bench.test_run import PLUGINS, TIMES, bench, read  # noqa: F401
 
 
@@ -29,7 +31,7 @@ def child():
     started = []
 
     def start(method):
-        started.append(Child(Setting(method, "blobs", plugins=PLUGINS), Limits(20, 4)))
+        started.append(MethodProcess(MethodSetup(method, "blobs", plugins=PLUGINS), Limits(20, 4)))
         return started[-1]
 
     yield start
@@ -85,7 +87,7 @@ def test_throughput_stands_beside_latency_and_apart_from_it(bench):  # noqa: F81
     ],
 )
 def test_what_goes_wrong_in_a_batch_is_the_outcome_of_the_right_problems(child, method, expected, says):
-    found = solve.ask_all(child(method), pairs(5), "accuracy", 0)
+    found = pool_worker.solve_problems(child(method), pairs(5), "accuracy", 0)
     assert [o.problem for o in found] == [p.key.id for p in pairs(5)]
     assert [o.status for o in found] == expected and all(o.batch == 5 for o in found)
     assert says in found[1].message and all((o.pose is None) == (o.status != "ok") for o in found)
@@ -93,7 +95,7 @@ def test_what_goes_wrong_in_a_batch_is_the_outcome_of_the_right_problems(child, 
 
 def test_pairs_of_other_sizes_go_in_calls_of_their_own(child):
     mixed = [*pairs(2, 50), *pairs(1, 60), *pairs(3, 50)[2:]]
-    found = solve.ask_all(child("together"), mixed, "accuracy", 0)
+    found = pool_worker.solve_problems(child("together"), mixed, "accuracy", 0)
     sizes = {o.problem: o.batch for o in found}
     assert sizes == {p.key.id: 1 if p.key.points == 60 else 3 for p in mixed}
     assert all(o.status == "ok" for o in found)
@@ -107,7 +109,7 @@ def test_only_clouds_and_a_seed_cross_with_a_batch(child, monkeypatch):
         one, "_ask", lambda messages, patience: (sent.append((messages, patience)), ask(messages, patience))[1]
     )
     problems = pairs(3)
-    solve.ask_all(one, problems, "accuracy", 0)
+    pool_worker.solve_problems(one, problems, "accuracy", 0)
     ((message,), patience) = sent[0]
     assert set(message) == {"do", "sources", "targets", "seed"} and isinstance(message["seed"], int)
     assert all(a is p.source for a, p in zip(message["sources"], problems, strict=True))
@@ -120,15 +122,15 @@ def test_random_methods_and_chains_take_no_batches():
 
 
 def test_the_check_of_batches_finds_what_is_wrong():
-    assert "3 pairs at once" in conformance.batches(registry.build("together", PLUGINS))
-    assert conformance.batches(registry.build("good", PLUGINS)) == "takes none"
+    assert "3 pairs at once" in checks.batches(registry.build("together", PLUGINS))
+    assert checks.batches(registry.build("good", PLUGINS)) == "takes none"
     for name, says in {
         "together_few": "2 answers to 3 pairs",
         "together_raise": "broke",
         "together_spoilt": "another",
     }.items():
-        with pytest.raises(conformance.Complaint, match=says):
-            conformance.batches(registry.build(name, PLUGINS))
+        with pytest.raises(checks.CheckFailed, match=says):
+            checks.batches(registry.build(name, PLUGINS))
 
 
 def test_growth_of_gpu_memory_is_measured_over_the_idle_state(monkeypatch):
@@ -144,11 +146,11 @@ def test_growth_of_gpu_memory_is_measured_over_the_idle_state(monkeypatch):
     cloud = np.zeros((5, 3), np.float32)
     message = {"source": cloud, "target": cloud, "seed": 0}
     method = registry.build("identity")
-    assert worker.answer(method, "cuda:0", message)["gpu_memory_mb"] == 250
+    assert server.register(method, "cuda:0", message)["gpu_memory_mb"] == 250
     assert told == [("reset", "cuda:0"), ("synchronise", "cuda:0")]
-    assert np.isnan(worker.answer(method, "cpu", message)["gpu_memory_mb"]) and len(told) == 2
+    assert np.isnan(server.register(method, "cpu", message)["gpu_memory_mb"]) and len(told) == 2
     cuda.is_available = lambda: False
-    assert np.isnan(worker.answer(method, "cuda:0", message)["gpu_memory_mb"]) and len(told) == 2
+    assert np.isnan(server.register(method, "cuda:0", message)["gpu_memory_mb"]) and len(told) == 2
 
 
 def test_a_record_of_an_earlier_version_is_continued(tmp_path, bench):  # noqa: F811
@@ -159,7 +161,7 @@ def test_a_record_of_an_earlier_version_is_continued(tmp_path, bench):  # noqa: 
         for name in ("batch", "gpu_memory_mb"):
             db.execute(f"ALTER TABLE outcomes DROP COLUMN {name}")
     pd.testing.assert_frame_equal(read(bench(*asked), "trials"), before)
-    record = Record(folder / "record.sqlite")
+    record = ResultsDatabase(folder / "record.sqlite")
     assert len(record.done("accuracy")) == 3
     record.close()
 

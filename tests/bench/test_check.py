@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
-from bench import cli
-from bench.child import ROOT
-from bench.conformance import CHECKS, reply_of
-from methods import registry
+from bench.cli import main
+from bench.conformance.checks import CHECKS, run_check
+from bench.isolation.process import ROOT
+from methods.core import registry
 
 FAULTY = '''
 import os, time
@@ -94,39 +94,39 @@ def faulty(tmp_path_factory):
 @pytest.mark.parametrize("how", EXPECTED)
 def test_each_fault_is_found_by_its_check_and_tells_the_mend(faulty, how):
     check, says = EXPECTED[how]
-    reply = reply_of(registry.build(f"faulty_{how}", faulty), check)
+    reply = run_check(registry.build(f"faulty_{how}", faulty), check)
     assert reply["status"] == "failed" and says in reply["message"]
 
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_method_without_a_fault_is_well(faulty, check):
-    reply = reply_of(registry.build("faulty_fine", faulty), check)
+    reply = run_check(registry.build("faulty_fine", faulty), check)
     assert reply["status"] == "ok", reply["message"]
 
 
 def test_a_crash_is_one_failed_check_and_the_others_go_on(faulty, capsys):
-    assert cli.main(["check", "faulty_exits", "--plugins", str(faulty)]) == 1
+    assert main.main(["check", "faulty_exits", "--plugins", str(faulty)]) == 1
     out = capsys.readouterr().out
     assert "FAIL  degenerate clouds    the process ended with exit code 4; find the call" in out
     assert out.count("ok  ") == len(CHECKS) - 1 and "1 of 13 checks fail" in out
 
 
 def test_a_slow_method_ends_in_time_and_is_told_so(faulty, capsys, monkeypatch):
-    monkeypatch.setattr("bench.check.BUDGET_S", 1.0)
-    assert cli.main(["check", "faulty_slow", "--plugins", str(faulty)]) == 1
+    monkeypatch.setattr("bench.conformance.command.BUDGET_S", 1.0)
+    assert main.main(["check", "faulty_slow", "--plugins", str(faulty)]) == 1
     out = capsys.readouterr().out
     assert "no answer within" in out and "are not reached within 1 s: a call takes long" in out
 
 
 def test_what_new_writes_conforms(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["new", "my_idea", "--plugins", "mine"]) == 0
+    assert main.main(["new", "my_idea", "--plugins", "mine"]) == 0
     assert "bench.py check my_idea --plugins mine" in capsys.readouterr().out
-    assert cli.main(["check", "my_idea", "--plugins", "mine"]) == 0
+    assert main.main(["check", "my_idea", "--plugins", "mine"]) == 0
     assert "all 13 checks are well" in capsys.readouterr().out
     ran = subprocess.run([sys.executable, "-m", "pytest", "-q", str(tmp_path / "mine")], cwd=ROOT, capture_output=True)
     assert ran.returncode == 0, ran.stdout
-    assert cli.main(["new", "my_idea", "--plugins", "mine"]) == 2
+    assert main.main(["new", "my_idea", "--plugins", "mine"]) == 2
     assert "there is a method of that name" in capsys.readouterr().err
 
 
@@ -140,6 +140,6 @@ def test_what_new_writes_conforms(tmp_path, monkeypatch, capsys):
     ],
 )
 def test_bad_input_is_one_line(capsys, arguments, says):
-    assert cli.main(arguments) == 2
+    assert main.main(arguments) == 2
     error = capsys.readouterr().err
     assert says in error and error.count("\n") == 1

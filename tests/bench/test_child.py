@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench import child as child_module
-from bench.child import Call, Child, Limits, Setting
+from bench.isolation import process as child_module
+from bench.isolation.process import Call, Limits, MethodProcess, MethodSetup
 from common.errors import InputError
 from tests.bench.plugins.picky import EXIT, KILL, LARGE, NAP, SLEEP
 
@@ -20,7 +20,7 @@ CLOUD = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32)
 
 @pytest.fixture
 def child():
-    made = Child(Setting("slow[seconds=0.4]", "blobs", plugins=PLUGINS), Limits(20, 4))
+    made = MethodProcess(MethodSetup("slow[seconds=0.4]", "blobs", plugins=PLUGINS), Limits(20, 4))
     assert made.start()["status"] == "ok"
     yield made
     made.close()
@@ -36,7 +36,7 @@ def test_a_call_survives_one_kill(child):
 
 
 def test_a_call_that_is_killed_twice_has_crashed():
-    child = Child(Setting("slow[seconds=0,killed=true]", "blobs", plugins=PLUGINS), Limits(20, 4))
+    child = MethodProcess(MethodSetup("slow[seconds=0,killed=true]", "blobs", plugins=PLUGINS), Limits(20, 4))
     try:
         reply = child.register(CLOUD, CLOUD, 0)
         assert reply["status"] == "crash" and "SIGKILL" in reply["message"]
@@ -46,7 +46,7 @@ def test_a_call_that_is_killed_twice_has_crashed():
 
 def test_a_signal_whose_handler_takes_longer_than_a_look_does_not_stretch_the_deadline():
     """Python 3.11's SimpleQueue.get then waits for ever, and the time-out never comes."""
-    child = Child(Setting("slow[seconds=6]", "blobs", plugins=PLUGINS), Limits(0.7, 4))
+    child = MethodProcess(MethodSetup("slow[seconds=6]", "blobs", plugins=PLUGINS), Limits(0.7, 4))
     before = signal.signal(signal.SIGALRM, lambda *_: time.sleep(0.2))
     try:
         assert child.start()["status"] == "ok"
@@ -60,7 +60,7 @@ def test_a_signal_whose_handler_takes_longer_than_a_look_does_not_stretch_the_de
 
 @pytest.fixture
 def picky():
-    made = Child(Setting("picky", "blobs", plugins=PLUGINS), Limits(3, 4))
+    made = MethodProcess(MethodSetup("picky", "blobs", plugins=PLUGINS), Limits(3, 4))
     assert made.start()["status"] == "ok"
     yield made
     made.close()
@@ -90,7 +90,7 @@ def test_the_next_call_is_sent_while_the_method_works_on_a_brief_one(picky, monk
     pulled = []
     seen = [len(pulled) for _ in picky.replies(calls(1, 2, 3, 4, pulled=pulled))]
     assert seen == [1, 3, 4, 4]  # how brief it is, is known after the first
-    monkeypatch.setattr(child_module, "BRIEF_S", 0.0)
+    monkeypatch.setattr(child_module, "PIPELINE_BELOW_S", 0.0)
     pulled.clear()
     assert [len(pulled) for _ in picky.replies(calls(1, 2, 3, pulled=pulled))] == [1, 2, 3]
 

@@ -6,9 +6,10 @@ import sys
 
 import pytest
 
-from bench import cli, config_file, doctor, dry, listing
-from bench import config as config_module
-from bench.environment import ROOT
+from bench.cli import doctor, listing, main
+from bench.planning import config as config_module
+from bench.planning import config_file, dry_run
+from bench.storage.environment import ROOT
 from tests.bench.test_run import PLUGINS, QUICK
 
 
@@ -21,7 +22,7 @@ def here(tmp_path, monkeypatch):
 
 
 def test_list_says_kind_device_weights_licence_and_place(capsys):
-    assert cli.main(["list", "--data", "mydata", "--plugins", str(PLUGINS)]) == 0
+    assert main.main(["list", "--data", "mydata", "--plugins", str(PLUGINS)]) == 0
     lines = capsys.readouterr().out.splitlines()
     weights = lines.index("weights of learned methods")
     methods, data = lines[:weights], lines[next(i for i, t in enumerate(lines) if t.startswith("data sets")) :]
@@ -36,7 +37,7 @@ def test_list_says_kind_device_weights_licence_and_place(capsys):
 
 
 def test_the_card_of_a_weight_file_is_read_without_a_library():
-    from methods.nn.weights import read_card
+    from methods.learned.weights import read_card
 
     file = next(listing.WEIGHTS.glob("*.safetensors"))
     assert listing.card(file)["provenance"] == read_card(file).provenance
@@ -44,12 +45,12 @@ def test_the_card_of_a_weight_file_is_read_without_a_library():
 
 def test_doctor_tells_the_command_that_adds_what_is_missing(capsys, monkeypatch, here):
     monkeypatch.setattr(doctor, "installed", lambda package: package not in ("plotly", "distributed"))
-    assert cli.main(["doctor", "--plugins", str(PLUGINS)]) == 0
+    assert main.main(["doctor", "--plugins", str(PLUGINS)]) == 0
     out = capsys.readouterr().out
     assert f"what a run needs: plotly missing: {sys.executable} -m pip install -r requirements.txt" in out
     assert "data set modelnet40: not below data: bench.py data modelnet40" in out and "data set shapes40" not in out
     (here / "data" / "modelnet40").mkdir(parents=True)
-    cli.main(["doctor"])
+    main.main(["doctor"])
     assert "data set modelnet40" not in capsys.readouterr().out
 
 
@@ -61,7 +62,7 @@ def test_requirements_of_other_platforms_are_not_missed():
 
 def test_a_dry_run_plans_and_writes_nothing(here, capsys):
     asked = [*QUICK, "--methods", "good", "bad_unset", "--problems", "3", "--dry-run"]
-    assert cli.main(asked) == 0
+    assert main.main(asked) == 0
     out = capsys.readouterr().out
     assert "problems  9 in 3 cells" in out and "time not known" in out and not (here / "results").exists()
     assert "not known: no run in results/" in out
@@ -72,7 +73,7 @@ def earlier_run(folder, rows, timed="", **config):
     folder.mkdir(parents=True)
     (folder / "summary.csv").write_text(f"method,dataset,condition,points,time_ms_mean\n{rows}")
     (folder / "timing.csv").write_text(f"method,points,angle_low,angle_high,time_ms_mean\n{timed}")
-    said = {"config": {"device": "cpu", "threads": 1} | config, "environment": {"cpu": dry.processor()}}
+    said = {"config": {"device": "cpu", "threads": 1} | config, "environment": {"cpu": dry_run.processor()}}
     (folder / "run.json").write_text(json.dumps(said))
 
 
@@ -81,7 +82,7 @@ def told(capsys):
     """What a dry run of the method `good`, 9 calls of 60 points in three conditions, says of its time."""
 
     def call(*more):
-        assert cli.main([*QUICK, "--methods", "good", "--problems", "3", "--dry-run", *more]) == 0
+        assert main.main([*QUICK, "--methods", "good", "--problems", "3", "--dry-run", *more]) == 0
         return capsys.readouterr().out
 
     return call
@@ -120,12 +121,12 @@ def test_times_alone_are_added_within_their_budget(here, told):
 def flags_of(*arguments):
     """The configuration that a command line makes."""
     made = []
-    original = cli._dry_run
-    cli._dry_run = lambda config, flags: made.append((config, flags))
+    original = main._dry_run
+    main._dry_run = lambda config, flags: made.append((config, flags))
     try:
-        assert cli.main([*arguments, "--dry-run", "--plugins", str(PLUGINS)]) == 0
+        assert main.main([*arguments, "--dry-run", "--plugins", str(PLUGINS)]) == 0
     finally:
-        cli._dry_run = original
+        main._dry_run = original
     return made[0]
 
 
@@ -145,13 +146,13 @@ def test_a_toml_stands_for_the_command_line_and_typed_flags_win(here):
 
 def test_the_run_json_of_a_run_makes_the_same_run(here, capsys):
     asked = ["--methods", "good", "oracle", "--problems", "2", "--max-angle", "50", "--conditions", "noisy[sigma=0.02]"]
-    assert cli.main([*QUICK, *asked, "--out", "r"]) == 0
+    assert main.main([*QUICK, *asked, "--out", "r"]) == 0
     said = json.loads((here / "results" / "r" / "run.json").read_text())
     config, _ = flags_of("--config", "results/r/run.json")
     assert config.hash == said["hash"]
     again = ["--config", "results/r/run.json", "--out", "r", "--plugins", str(PLUGINS), "--jobs", "1"]
     capsys.readouterr()
-    assert cli.main(again) == 0 and "continuing" in capsys.readouterr().out
+    assert main.main(again) == 0 and "continuing" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -166,15 +167,15 @@ def test_the_run_json_of_a_run_makes_the_same_run(here, capsys):
 )
 def test_a_bad_file_is_one_line(here, capsys, text, says):
     (here / "c.toml").write_text(text)
-    assert cli.main(["--config", "c.toml"]) == 2
+    assert main.main(["--config", "c.toml"]) == 2
     error = capsys.readouterr().err
     assert says in error and error.count("\n") == 1
 
 
 def test_a_missing_file_and_a_foreign_json_are_told(here, capsys):
-    assert cli.main(["--config", "nowhere.toml"]) == 2 and "cannot be read" in capsys.readouterr().err
+    assert main.main(["--config", "nowhere.toml"]) == 2 and "cannot be read" in capsys.readouterr().err
     (here / "x.json").write_text("[1]")
-    assert cli.main(["--config", "x.json"]) == 2 and "nor a run.json" in capsys.readouterr().err
+    assert main.main(["--config", "x.json"]) == 2 and "nor a run.json" in capsys.readouterr().err
 
 
 def test_arguments_of_a_file_stand_in_one_token_each():
@@ -193,7 +194,7 @@ HEAVY = {"torch", "open3d", "pandas", "matplotlib", "plotly", "h5py", "trimesh",
 
 @pytest.mark.parametrize(("asked", "without"), [("['--help']", {*HEAVY, "numpy", "scipy"}), ("['list']", HEAVY)])
 def test_what_everybody_begins_with_loads_no_large_library(asked, without):
-    """What they cost is measured by benchmarks/harness.py; here is why they stay that cheap."""
+    """What they cost is measured by performance/harness.py; here is why they stay that cheap."""
     code = f"import sys, contextlib\nfrom bench import cli\nwith contextlib.suppress(SystemExit): cli.main({asked})\n"
     code += "print(*{name.split('.')[0] for name in sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -208,9 +209,9 @@ def test_a_python_without_the_packages_is_told_which_has_them():
 
 
 def test_a_module_of_ours_that_is_missing_is_a_fault(monkeypatch):
-    monkeypatch.setitem(sys.modules, "bench.listing", None)
+    monkeypatch.setitem(sys.modules, "bench.cli.listing", None)
     with pytest.raises(ModuleNotFoundError):
-        cli.main(["list"])
+        main.main(["list"])
 
 
 @pytest.mark.parametrize(
@@ -225,7 +226,7 @@ def test_a_module_of_ours_that_is_missing_is_a_fault(monkeypatch):
     ],
 )
 def test_a_misspelt_command_or_flag_gets_the_nearest_name(capsys, typed, says):
-    assert cli.main(typed.split()) == 2
+    assert main.main(typed.split()) == 2
     error = capsys.readouterr().err
     assert says in error and error.count("\n") == 1
 

@@ -6,10 +6,10 @@ import sqlite3
 import numpy as np
 import pytest
 
-from bench import cli
-from bench.compare import compare
-from bench.conventions import CONVENTIONS
-from bench.load import POSE
+from bench.cli import main
+from bench.evaluation.compare import compare
+from bench.evaluation.conventions import CONVENTIONS
+from bench.evaluation.loader import POSE_COLUMNS
 from common.errors import InputError
 from tests.bench.synthetic_run import as_loaded, synthetic_run
 from tests.bench.write_record import write_record
@@ -99,12 +99,12 @@ def folders(run, tmp_path, monkeypatch):
 
 
 def test_the_command(folders, capsys):
-    assert cli.main(["compare", "a", "b"]) == 0
+    assert main.main(["compare", "a", "b"]) == 0
     out = capsys.readouterr().out
     assert "recall@0.2" in out and "worse" in out and "b against a: 0 better" in out
-    assert cli.main(["compare", "a", "b", "--fail-on-regression"]) == 1
-    assert cli.main(["compare", "b", "a", "--fail-on-regression"]) == 0
-    assert cli.main(["compare", "a", "a", "--fail-on-regression"]) == 0
+    assert main.main(["compare", "a", "b", "--fail-on-regression"]) == 1
+    assert main.main(["compare", "b", "a", "--fail-on-regression"]) == 0
+    assert main.main(["compare", "a", "a", "--fail-on-regression"]) == 0
     db = sqlite3.connect(folders / "results" / "b" / "record.sqlite")
     said = json.loads(db.execute("SELECT value FROM meta WHERE key = 'run'").fetchone()[0])
     said["problem_sets"] = dict.fromkeys(said["problem_sets"], "other")
@@ -112,18 +112,18 @@ def test_the_command(folders, capsys):
         db.execute("UPDATE meta SET value = ? WHERE key = 'run'", (json.dumps(said),))
     db.close()
     capsys.readouterr()
-    assert cli.main(["compare", "a", "b"]) == 2
+    assert main.main(["compare", "a", "b"]) == 2
     assert capsys.readouterr().err.startswith("bench.py: a and b: the problems of modelnet40/clean/1024 differ")
     shutil.rmtree(folders / "results" / "b")
-    assert cli.main(["compare", "a", "b"]) == 2 and cli.main(["compare", "a", "a", "--convention", "kiti"]) == 2
+    assert main.main(["compare", "a", "b"]) == 2 and main.main(["compare", "a", "a", "--convention", "kiti"]) == 2
 
 
 def test_reading_a_record_gives_back_what_was_written(run, folders):
-    from bench.reporting import read
+    from bench.report.command import read
 
     back = read(folders / "results" / "a")
-    assert np.array_equal(back.outcomes[POSE], run.outcomes[POSE], equal_nan=True)
-    for name in run.outcomes.columns.difference(POSE):
+    assert np.array_equal(back.outcomes[POSE_COLUMNS], run.outcomes[POSE_COLUMNS], equal_nan=True)
+    for name in run.outcomes.columns.difference(POSE_COLUMNS):
         assert back.outcomes[name].astype(str).tolist() == run.outcomes[name].astype(str).tolist(), name
     assert back.problems["problem"].tolist() == run.problems["problem"].tolist()
     for ours, theirs in zip((back.scenes.truth, *back.scenes.of), (run.scenes.truth, *run.scenes.of), strict=True):
@@ -132,7 +132,7 @@ def test_reading_a_record_gives_back_what_was_written(run, folders):
 
 
 def test_the_report_command(folders, capsys):
-    assert cli.main(["report", "a", "--convention", "kitti", "--threshold", "10", "0.5", "--against", "paper"]) == 0
+    assert main.main(["report", "a", "--convention", "kitti", "--threshold", "10", "0.5", "--against", "paper"]) == 0
     made = folders / "reports" / "a.kitti@10,0.5"
     assert (made / "report.html").is_file() and (made / "csv" / "summary.csv").is_file()
     assert not (folders / "results" / "a" / "summary.csv").exists()
@@ -144,7 +144,7 @@ def test_the_report_command(folders, capsys):
         (["report", "nowhere"], "no record.sqlite"),
     ):
         capsys.readouterr()
-        assert cli.main(wrong) == 2
+        assert main.main(wrong) == 2
         assert why in capsys.readouterr().err
 
 
@@ -153,7 +153,7 @@ def test_two_runs_in_one_report(run, folders, monkeypatch):
     o = run.outcomes
     write_record(dataclasses.replace(run, outcomes=o[o["method"] == "icp"]), folders / "results" / "c")
     write_record(dataclasses.replace(run, outcomes=o[o["method"] != "icp"]), folders / "results" / "d")
-    assert cli.main(["report", "c", "d", "--out", "both"]) == 0 and cli.main(["report", "a", "--out", "one"]) == 0
+    assert main.main(["report", "c", "d", "--out", "both"]) == 0 and main.main(["report", "a", "--out", "one"]) == 0
     for name in ("summary", "trials", "cdf", "per_category"):
         one, two = ((folders / "reports" / r / "csv" / f"{name}.csv").read_bytes() for r in ("one", "both"))
         assert one == two, name

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bench import cli
+from bench.cli import main
 from datasets.problems import ProblemKey, make_problem
 from datasets.registry import load
 
@@ -21,7 +21,7 @@ def trials(tmp_path_factory):
         patch.setattr("bench.report.begin_report", lambda *_: list)
         asked = "--methods oracle identity random_pose index_match --datasets blobs --conditions clean --points 100"
         flags = f"--problems {PROBLEMS} --timing-rounds 0 --jobs 1 --out c --plugins {PLUGINS}"
-        assert cli.main([*asked.split(), *flags.split()]) == 0
+        assert main.main([*asked.split(), *flags.split()]) == 0
         frame = pd.read_csv("results/c/trials.csv")
     return {name: group.sort_values("problem") for name, group in frame.groupby("method")}
 

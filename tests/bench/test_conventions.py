@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from bench import export
-from bench.conventions import CONVENTIONS, by_convention, convention
-from bench.load import POSE, Loaded, in_order, scenes_of
-from bench.report.redraw import Redraw, chamfer
+from bench.evaluation import aggregate
+from bench.evaluation.conventions import CONVENTIONS, by_convention, convention
+from bench.evaluation.loader import POSE_COLUMNS, RunData, in_order, scenes_of
+from bench.report.replay import ProblemReplay, chamfer
 from common.errors import InputError
 from datasets.problems import ProblemKey, make_problem
 from datasets.registry import open_data
@@ -19,7 +19,7 @@ def loaded():
 
 @pytest.fixture(scope="module")
 def trials(loaded):
-    return export.judged(loaded, CONVENTIONS["deepgmr"])
+    return aggregate.add_success(loaded, CONVENTIONS["deepgmr"])
 
 
 def test_every_convention_is_its_formula(trials):
@@ -64,7 +64,7 @@ def test_thresholds_from_outside():
 
 def test_a_convention_carries_through_all_tables(loaded):
     view = CONVENTIONS["kitti"]
-    frames = export.tables(loaded, view)
+    frames = aggregate.tables(loaded, view)
     assert {"rte_mean_answered", "rte_median", "recall"} <= set(frames["summary"].columns)
     assert list(frames["cdf"].columns)[-2:] == ["rte", "fraction"]
     assert "rmse_median" not in frames["summary"].columns
@@ -74,8 +74,8 @@ def test_a_convention_carries_through_all_tables(loaded):
 
 def test_the_error_by_information_is_taken_where_there_is_one(loaded):
     half = {row: np.diag([7.0, 7, 7, 1, 1, 1]) for row in range(0, len(loaded.problems), 2)}
-    some = Loaded(loaded.problems, loaded.scenes, half, loaded.outcomes, loaded.stages, loaded.run)
-    table = export.judged(some, CONVENTIONS["3dmatch"])
+    some = RunData(loaded.problems, loaded.scenes, half, loaded.outcomes, loaded.stages, loaded.run)
+    table = aggregate.add_success(some, CONVENTIONS["3dmatch"])
     has = table["problem"].isin(loaded.problems["problem"][list(half)])
     assert table.loc[~has, "rmse_information"].isna().all() and table.loc[~has, "success"].isna().all()
     ok = has & (table["status"] == "ok")
@@ -116,7 +116,7 @@ def _drawn_run(condition):
         batch=1,
         gpu_memory_mb=np.nan,
     )
-    outcomes[POSE] = np.stack(outcomes.pop("pose").to_list()).reshape(-1, 16)
+    outcomes[POSE_COLUMNS] = np.stack(outcomes.pop("pose").to_list()).reshape(-1, 16)
     keys = ["problem", "dataset", "condition", "points", "digest", "seed", "sampler"]
     tags = [
         dict(zip(keys, (p.key.id, "shapes40", condition, 128, p.sha256(), 3, "axis_angle"), strict=True)) | p.tags
@@ -124,14 +124,14 @@ def _drawn_run(condition):
     ]
     truth, pose = (np.stack([getattr(p, n) for p in problems]) for n in ("T_target_source", "source_pose"))
     scenes = scenes_of(truth, pose, [p.evaluation_points for p in problems])
-    return Loaded(pd.DataFrame(tags), scenes, {}, in_order(outcomes), pd.DataFrame(), {"config": {}})
+    return RunData(pd.DataFrame(tags), scenes, {}, in_order(outcomes), pd.DataFrame(), {"config": {}})
 
 
 @pytest.mark.parametrize("condition", ["noisy", "unseen", "partial"])
 def test_chamfer_sees_noise_alone_where_the_answer_is_exact(condition, tmp_path):
     run = _drawn_run(condition)
-    table = export.trials(run)
-    found = chamfer(run, Redraw(run, tmp_path), table)
+    table = aggregate.trials(run)
+    found = chamfer(run, ProblemReplay(run, tmp_path), table)
     exact = found[(table["method"] == "exact").to_numpy()]
     turned = found[(table["method"] == "turned").to_numpy()]
     assert (exact < 2 * (0.02**2 + 0.05**2)).all()  # noise, and the gaps of a sampled surface
@@ -139,8 +139,8 @@ def test_chamfer_sees_noise_alone_where_the_answer_is_exact(condition, tmp_path)
 
 
 def test_chamfer_is_not_made_up_where_the_clouds_cannot_be_had(loaded, tmp_path):
-    table = export.trials(loaded)
-    redraw = Redraw(loaded, tmp_path)
+    table = aggregate.trials(loaded)
+    redraw = ProblemReplay(loaded, tmp_path)
     assert np.isnan(chamfer(loaded, redraw, table)).all()
     assert "modelnet40" in redraw.missing
 
@@ -148,6 +148,6 @@ def test_chamfer_is_not_made_up_where_the_clouds_cannot_be_had(loaded, tmp_path)
 def test_clouds_of_other_data_are_refused(tmp_path):
     run = _drawn_run("noisy")
     run.problems["digest"] = b"other"
-    redraw = Redraw(run, tmp_path)
+    redraw = ProblemReplay(run, tmp_path)
     assert redraw.problem(run.problems["problem"][0]) is None
     assert "other clouds" in redraw.missing["shapes40"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bench import cli
+from bench.cli import main
 
 PLUGINS = Path(__file__).parent / "plugins"
 
@@ -19,14 +19,14 @@ def run(tmp_path_factory):
         patch.chdir(folder)
         patch.setattr("bench.report.begin_report", lambda *_: list)
         words = "--methods halves,good --datasets blobs --conditions noisy --points 60 --problems 3 --timing-rounds 0"
-        assert cli.main([*words.split(), "--jobs", "1", "--plugins", str(PLUGINS), "--out", "r"]) == 0
+        assert main.main([*words.split(), "--jobs", "1", "--plugins", str(PLUGINS), "--out", "r"]) == 0
     return folder
 
 
 @pytest.fixture
 def draw(run, monkeypatch):
     monkeypatch.chdir(run)
-    return lambda *words: cli.main(["draw", "gmm", "r", *words, "--plugins", str(PLUGINS)])
+    return lambda *words: main.main(["draw", "gmm", "r", *words, "--plugins", str(PLUGINS)])
 
 
 def test_the_first_method_with_mixtures_is_drawn_as_png_and_svg(draw, run, capsys):

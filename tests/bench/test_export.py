@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 from scipy.stats import binomtest
 
-from bench import export, metrics
-from bench.conventions import CONVENTIONS
-from bench.csv_text import csv_text
-from bench.load import CELL, POSE
+from bench.evaluation import aggregate, metrics
+from bench.evaluation.conventions import CONVENTIONS
+from bench.evaluation.loader import GROUP_COLUMNS, POSE_COLUMNS
+from bench.storage.csv_writer import csv_text
 from tests.bench.synthetic_run import as_loaded, synthetic_run
 
 VIEW = CONVENTIONS["deepgmr"]
@@ -21,7 +21,7 @@ def made():
 
 @pytest.fixture(scope="module")
 def frames(made):
-    return export.tables(as_loaded(*made), VIEW)
+    return aggregate.tables(as_loaded(*made), VIEW)
 
 
 def test_columns_stand_in_the_promised_order(frames):
@@ -31,7 +31,7 @@ def test_columns_stand_in_the_promised_order(frames):
         "problems answered rmse_mean_answered",
     )
     promised = {
-        "poses": f"{cell} problem repeat seed status {' '.join(POSE)} time_ms peak_mb device threads message",
+        "poses": f"{cell} problem repeat seed status {' '.join(POSE_COLUMNS)} time_ms peak_mb device threads message",
         "trials": f"{cell} problem repeat seed object category angle_deg translation overlap status rmse rre_deg rte",
         "summary": f"{cell} {counts} rmse_median recall recall_low recall_high "
         "rre_deg_median rte_median time_ms_median time_ms_p95",
@@ -74,15 +74,15 @@ def test_every_outcome_is_a_row(made, frames):
 
 
 def test_failures_count_and_skipped_do_not(made, frames):
-    trials, summary = frames["trials"], frames["summary"].set_index(CELL)
+    trials, summary = frames["trials"], frames["summary"].set_index(GROUP_COLUMNS)
     for cell, row in summary.iterrows():
-        mine = trials[(trials[CELL] == pd.Series(dict(zip(CELL, cell, strict=True)))).all(axis=1)]
+        mine = trials[(trials[GROUP_COLUMNS] == pd.Series(dict(zip(GROUP_COLUMNS, cell, strict=True)))).all(axis=1)]
         asked = mine[mine["status"] != "skipped"]
         hits = int((asked["rmse"] < 0.2).sum())
         assert row["problems"] == len(asked)
         assert row["answered"] == (asked["status"] == "ok").sum()
         assert row["skipped"] == len(mine) - len(asked)
-        assert row["answered"] + sum(row[status] for status in export.FAILURES) == row["problems"]
+        assert row["answered"] + sum(row[status] for status in aggregate.FAILURES) == row["problems"]
         assert row["recall"] == pytest.approx(hits / len(asked))
         interval = binomtest(hits, len(asked)).proportion_ci(method="wilson")
         assert (row["recall_low"], row["recall_high"]) == pytest.approx((interval.low, interval.high))
@@ -104,7 +104,7 @@ def test_a_reflection_called_ok_is_invalid(made):
     broken.at[place, "pose"] = np.diag([1.0, 1.0, -1.0, 1.0])
     lost = broken.index[(broken["status"] == "ok") & (broken["phase"] == "accuracy")][1]
     broken.at[lost, "pose"] = None
-    table = export.trials(as_loaded(problems, broken, made[2])).set_index(["method", "problem"])
+    table = aggregate.trials(as_loaded(problems, broken, made[2])).set_index(["method", "problem"])
     for row in (place, lost):
         found = table.loc[(broken["method"][row], broken["problem"][row])]
         assert found["status"] == "invalid" and np.isinf(found["rmse"])
@@ -113,14 +113,14 @@ def test_a_reflection_called_ok_is_invalid(made):
 def test_an_outcome_without_a_problem_is_refused(made):
     problems, outcomes, run = made
     with pytest.raises(ValueError, match="without a problem"):
-        export.trials(as_loaded(problems.iloc[1:], outcomes, run))
+        aggregate.trials(as_loaded(problems.iloc[1:], outcomes, run))
 
 
 def test_repeats_share_their_evidence(made):
     problems, outcomes, run = made
     again = pd.concat([outcomes, outcomes.assign(repeat=1)], ignore_index=True)
     once, twice = (
-        export.summary(export.judged(as_loaded(problems, rows, run), VIEW), VIEW).set_index(CELL)
+        aggregate.summary(aggregate.add_success(as_loaded(problems, rows, run), VIEW), VIEW).set_index(GROUP_COLUMNS)
         for rows in (outcomes, again)
     )
     assert (twice["problems"] == 2 * once["problems"]).all()
@@ -132,21 +132,21 @@ def test_repeats_share_their_evidence(made):
 
 
 def test_bins_hold_every_problem(frames):
-    summary, by_angle = frames["summary"].set_index(CELL), frames["by_angle"]
-    assert (by_angle.groupby(CELL)["problems"].sum() == summary["problems"]).all()
-    assert (by_angle.groupby(CELL)["answered"].sum() == summary["answered"]).all()
-    assert (frames["per_category"].groupby(CELL)["problems"].sum() == summary["problems"]).all()
+    summary, by_angle = frames["summary"].set_index(GROUP_COLUMNS), frames["by_angle"]
+    assert (by_angle.groupby(GROUP_COLUMNS)["problems"].sum() == summary["problems"]).all()
+    assert (by_angle.groupby(GROUP_COLUMNS)["answered"].sum() == summary["answered"]).all()
+    assert (frames["per_category"].groupby(GROUP_COLUMNS)["problems"].sum() == summary["problems"]).all()
     assert sorted(by_angle["angle_low"].unique()) == [0, 30, 60, 90, 120, 150]
 
 
 def test_bins_are_half_open_and_always_reach_180(frames):
     trials = frames["trials"].head(4).assign(angle_deg=[0.0, 30.0, 29.999, 180.0], method="m")
-    bins = export.by_angle(trials, [10, 30, 60], VIEW)
+    bins = aggregate.by_angle(trials, [10, 30, 60], VIEW)
     assert set(zip(bins["angle_low"], bins["angle_high"], strict=True)) == {(0, 10), (10, 30), (30, 60), (60, 180)}
 
 
 def test_curves_end_at_the_answer_rate(frames):
-    curves, summary = frames["cdf"].groupby(CELL), frames["summary"].set_index(CELL)
+    curves, summary = frames["cdf"].groupby(GROUP_COLUMNS), frames["summary"].set_index(GROUP_COLUMNS)
     assert curves["fraction"].max().to_dict() == pytest.approx(summary["answer_rate"].to_dict())
     for _, curve in curves:
         assert curve["rmse"].is_monotonic_increasing and curve["rmse"].is_unique
@@ -170,16 +170,16 @@ def test_timing_is_of_the_timed_phase_and_names_what_did_not_end(frames):
 def test_without_a_timed_phase_times_are_of_the_accuracy_phase(made):
     problems, outcomes, _ = made
     only = as_loaded(problems, outcomes[outcomes["phase"] == "accuracy"], {})
-    assert (export.timing(export.timed(only), [0, 90, 180])["phase"] == "accuracy").all()
-    assert len(export.stages(only.stages))
+    assert (aggregate.timing(aggregate.timed(only), [0, 90, 180])["phase"] == "accuracy").all()
+    assert len(aggregate.stages(only.stages))
 
 
 def test_csvs_are_the_same_bytes_whatever_the_order(made, tmp_path):
     problems, outcomes, run = made
-    one = export.write_csvs(export.tables(as_loaded(problems, outcomes, run), VIEW), tmp_path / "a")
+    one = aggregate.write_csvs(aggregate.tables(as_loaded(problems, outcomes, run), VIEW), tmp_path / "a")
     shuffled = outcomes.sample(frac=1, random_state=5)
-    two = export.write_csvs(
-        export.tables(as_loaded(problems.sample(frac=1, random_state=6), shuffled, run), VIEW), tmp_path / "b"
+    two = aggregate.write_csvs(
+        aggregate.tables(as_loaded(problems.sample(frac=1, random_state=6), shuffled, run), VIEW), tmp_path / "b"
     )
     assert [p.name for p in one] == [p.name for p in two]
     for a, b in zip(one, two, strict=True):
@@ -199,14 +199,14 @@ def test_poses_hold_the_matrix(made, frames):
     row = frames["poses"].query("status == 'ok' and phase == 'accuracy'").iloc[0]
     outcomes = made[1]
     given = outcomes[(outcomes["method"] == row["method"]) & (outcomes["problem"] == row["problem"])].iloc[0]["pose"]
-    assert np.array_equal(row[POSE].to_numpy(dtype=float).reshape(4, 4), given)
+    assert np.array_equal(row[POSE_COLUMNS].to_numpy(dtype=float).reshape(4, 4), given)
 
 
 def test_a_run_of_nothing_but_skips(made):
     problems, outcomes, run = made
     skipped = outcomes[outcomes["status"] == "skipped"]
     for given in (problems, problems.head(0)):
-        frames = export.tables(as_loaded(given, skipped, run), VIEW)
+        frames = aggregate.tables(as_loaded(given, skipped, run), VIEW)
         assert (frames["summary"]["problems"] == 0).all() and (frames["summary"]["skipped"] == 5).all()
         assert frames["summary"]["recall"].isna().all()
         assert len(frames["trials"]) == 5 and len(frames["cdf"]) == 0 and len(frames["timing"]) == 0

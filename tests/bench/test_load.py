@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from bench import load
+from bench.evaluation import loader
 from tests.bench.synthetic_run import as_loaded, synthetic_run
 from tests.bench.write_record import write_record
 
@@ -13,9 +13,9 @@ def test_a_large_record_read_with_a_helper_process_is_the_same(tmp_path, monkeyp
     made.information[3] = np.arange(36.0).reshape(6, 6)
     write_record(made, tmp_path)
     record = tmp_path / "record.sqlite"
-    here = load.load(record, made.run)
-    monkeypatch.setattr(load, "LARGE", 0)
-    there = load.load(record, made.run)
+    here = loader.load(record, made.run)
+    monkeypatch.setattr(loader, "LARGE", 0)
+    there = loader.load(record, made.run)
     for name in ("problems", "outcomes", "stages"):
         pd.testing.assert_frame_equal(getattr(there, name), getattr(here, name))
     assert np.array_equal(there.scenes.of.root, here.scenes.of.root)

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from bench import metrics
-from bench.load import scenes_of
+from bench.evaluation import metrics
+from bench.evaluation.loader import scenes_of
 from datasets.symmetry import rotations
 
 

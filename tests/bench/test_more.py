@@ -6,8 +6,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from bench import cli, config
-from methods import registry
+from bench.cli import main
+from bench.planning import config
+from methods.core import registry
 
 PLUGINS = Path(__file__).parent / "plugins"
 FILE = """
@@ -33,7 +34,7 @@ def bench(tmp_path, monkeypatch):
 
     def call(text, *words):
         Path("a.toml").write_text(text)
-        return cli.main(["--config", "a.toml", "--jobs", "1", "--plugins", str(PLUGINS), *words])
+        return main.main(["--config", "a.toml", "--jobs", "1", "--plugins", str(PLUGINS), *words])
 
     return call
 
@@ -52,7 +53,7 @@ def test_each_method_is_asked_what_it_is_asked_for_and_nothing_twice(bench, tmp_
 
 def test_a_run_s_own_configuration_repeats_it(bench, tmp_path, capsys):
     assert bench(FILE, "--out", "r") == 0
-    assert cli.main(["--config", "results/r/run.json", "--plugins", str(PLUGINS), "--out", "r", "--jobs", "1"]) == 0
+    assert main.main(["--config", "results/r/run.json", "--plugins", str(PLUGINS), "--out", "r", "--jobs", "1"]) == 0
     assert "continuing: 24 outcomes" in capsys.readouterr().out
 
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from bench import cli
-from bench.child import Limits
-from bench.pair import clouds, judge
-from bench.pair.ask import ask_all
+from bench.cli import main
+from bench.isolation.process import Limits
+from bench.pair import agreement, clouds
 from bench.pair.files import write_ply
+from bench.pair.register import register_all
 from bench.pair.result import read_truth
 from common.errors import InputError
 from common.keys import rng
@@ -42,7 +42,7 @@ def files(tmp_path, monkeypatch):
 
 
 def call(*arguments, expect=0):
-    assert cli.main(["pair", *map(str, arguments), "--plugins", str(PLUGINS)]) == expect
+    assert main.main(["pair", *map(str, arguments), "--plugins", str(PLUGINS)]) == expect
 
 
 def test_a_second_pair_leaves_nothing_of_the_first_and_no_file_of_others_is_touched(files, capsys):
@@ -117,10 +117,10 @@ def test_bad_input_is_one_line(files, capsys, arguments, says):
 
 def test_a_learned_method_without_weights_tells_a_command_that_works(files):
     scans = clouds.open_scans((files / "a.xyz", files / "b.ply"), 400, None)
-    (answer,) = ask_all(scans, ["dcp"], Limits(20, 8), "cpu", 1, None)
+    (answer,) = register_all(scans, ["dcp"], Limits(20, 8), "cpu", 1, None)
     assert answer.status == "skipped"
     command = re.search(r"bench\.py train (.*)", answer.message)[1]
-    dataset = cli._parser(train=True)[0].parse_args(["train", *command.split()]).dataset
+    dataset = main._parser(train=True)[0].parse_args(["train", *command.split()]).dataset
     assert data_sets.load(dataset).name == dataset
 
 
@@ -180,21 +180,24 @@ def test_a_mesh_is_sampled_of_its_surface(tmp_path):
 def test_consensus_counts_different_methods_not_refinements():
     near, far = np.eye(4), T
     poses = np.array([far, far, far, near, near])
-    agree = judge.agreement(poses, blob())
-    fits = [judge.Fit(0.9, 0.1)] * 3 + [judge.Fit(0.5, 0.1), judge.Fit(0.6, 0.1)]
-    group = judge.consensus(["a", "a+b", "a[x=1]", "c", "d"], agree.distance, fits, 0.1)
+    agree = agreement.agreement(poses, blob())
+    fits = [agreement.Fit(0.9, 0.1)] * 3 + [agreement.Fit(0.5, 0.1), agreement.Fit(0.6, 0.1)]
+    group = agreement.consensus(["a", "a+b", "a[x=1]", "c", "d"], agree.distance, fits, 0.1)
     assert group.members == (3, 4) and group.independent == 2 and group.best == 4
     assert agree.angle_deg[0, 3] == pytest.approx(np.degrees(np.linalg.norm((0.4, -0.9, 0.3))))
-    assert judge.consensus([], np.zeros((0, 0)), [], 0.1) is None
-    level = judge.consensus(
-        ["a", "b", "c"], np.zeros((3, 3)), [judge.Fit(0.999, 2.0), judge.Fit(0.995, 1.0), judge.Fit(0.8, 0.1)], 0.1
+    assert agreement.consensus([], np.zeros((0, 0)), [], 0.1) is None
+    level = agreement.consensus(
+        ["a", "b", "c"],
+        np.zeros((3, 3)),
+        [agreement.Fit(0.999, 2.0), agreement.Fit(0.995, 1.0), agreement.Fit(0.8, 0.1)],
+        0.1,
     )
     assert level.best == 1, "a few points more do not make up for a worse fit"
 
 
 def test_fits_against_brute_force():
     source, target = blob(80, 1), blob(90, 2)
-    found = judge.fits(T[None], source, target, 2.0)[0]
+    found = agreement.fits(T[None], source, target, 2.0)[0]
     moved = source @ T[:3, :3].T + T[:3, 3]
     nearest = np.linalg.norm(moved[:, None] - target[None], axis=2).min(axis=1)
     assert found.share == (nearest < 2).mean() > 0 and found.residual == pytest.approx(np.median(nearest[nearest < 2]))

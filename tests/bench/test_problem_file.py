@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bench import cli
+from bench.cli import main
 from datasets.problems import ProblemKey, make_problem
 from datasets.registry import open_data
 
@@ -23,7 +23,7 @@ def bench(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("bench.report.begin_report", lambda *_: list)
 
     def call(*arguments, expect=0):
-        assert cli.main([*map(str, arguments)]) == expect
+        assert main.main([*map(str, arguments)]) == expect
         said = capsys.readouterr()
         return said.err if expect else said.out
 

@@ -8,11 +8,22 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from rich.console import Console
 
-from bench import export
-from bench.conventions import CONVENTIONS
-from bench.report import Options, Redraw, begin_report, figures, paper, ranking, style, tables, terminal_summary, write
+from bench.evaluation import aggregate
+from bench.evaluation.conventions import CONVENTIONS
+from bench.report import (
+    Options,
+    ProblemReplay,
+    begin_report,
+    build,
+    figures,
+    paper,
+    ranking,
+    style,
+    tables,
+    terminal_summary,
+)
 from bench.report.ranking import at, by_recall, errors_of, lowest_error
-from bench.report.table import Cell, Table, tex
+from bench.report.table import Table, TableCell, tex
 from tests.bench.synthetic_run import HOSTILE, METHODS, as_loaded, synthetic_run
 
 VIEW = CONVENTIONS["deepgmr"]
@@ -22,7 +33,7 @@ FEW = ("deepgmr", "fgr+icp", "identity", HOSTILE)
 
 def report(loaded, folder, against=False, data="nowhere"):
     options = Options(VIEW, against, folder / "results" / "a", folder / "reports" / "a")
-    return begin_report(loaded, export.tables(loaded, VIEW), Redraw(loaded, folder / data), options)()
+    return begin_report(loaded, aggregate.tables(loaded, VIEW), ProblemReplay(loaded, folder / data), options)()
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +43,7 @@ def made():
 
 @pytest.fixture(scope="module")
 def whole():
-    return export.tables(as_loaded(*synthetic_run(n=40, sizes=(256, 4096))), VIEW)
+    return aggregate.tables(as_loaded(*synthetic_run(n=40, sizes=(256, 4096))), VIEW)
 
 
 @pytest.fixture(scope="module")
@@ -92,14 +103,14 @@ def test_two_reports_of_one_run_are_the_same_bytes(written, made, tmp_path):
 def test_no_label_is_clipped_and_no_legend_covers_axes(whole):
     frames = whole
     with matplotlib.rc_context(style.RC):
-        place = tables.places_of(frames["summary"])[0]
+        place = tables.groups_of(frames["summary"])[0]
         summary = at(frames["summary"], place)
         drawn = [figures._cdf(at(frames["cdf"], place), summary, VIEW, "title")]
         drawn.append(figures._by_angle(at(frames["by_angle"], place), summary, VIEW, "title"))
         times = frames["timing"].query("angle_low == 0 and angle_high == 180")
         drawn.append(figures._times_by_points(times, "title"))
         errors = errors_of(at(frames["trials"], place), VIEW)
-        table = ranking.category_table(write._with_kind(frames, place), errors, VIEW)
+        table = ranking.category_table(build._with_kind(frames, place), errors, VIEW)
         drawn.append(figures._categories(table, "title"))
         for figure in drawn:
             _assert_inside(figure)
@@ -186,7 +197,7 @@ def test_the_terminal_table_fits_and_takes_names_as_text(whole):
 
 
 def test_a_method_is_efficient_by_its_time_alone(whole):
-    errors = {p: errors_of(at(whole["trials"], p), VIEW) for p in tables.places_of(whole["summary"])}
+    errors = {p: errors_of(at(whole["trials"], p), VIEW) for p in tables.groups_of(whole["summary"])}
     fgr = whole["summary"]["method"] == "fgr"
     contended = whole["summary"].assign(time_ms_mean=whole["summary"]["time_ms_mean"].mask(fgr, 1200.0))
 
@@ -300,7 +311,7 @@ def test_duels_count_every_shared_problem():
 
 
 def test_the_papers_numbers_stand_beside_ours_only_where_it_is_the_same_problem(whole):
-    errors = {p: errors_of(at(whole["trials"], p), VIEW) for p in tables.places_of(whole["summary"])}
+    errors = {p: errors_of(at(whole["trials"], p), VIEW) for p in tables.groups_of(whole["summary"])}
     found = paper.paper_tables(whole["summary"], whole["timing"], errors, VIEW, True)
     assert set(found) == {"table1", "table2"}
     table = found["table1"]
@@ -327,7 +338,7 @@ def test_a_failure_of_memory_is_printed_as_such(whole):
 
 def test_latex_compiles_in_principle():
     """Braces balance, every row has as many cells as the head, and special letters are escaped."""
-    rows = [[Cell("<b>x_y&%"), Cell("1.0", 1.0, True, "0.9"), Cell("∞", np.inf)]]
+    rows = [[TableCell("<b>x_y&%"), TableCell("1.0", 1.0, True, "0.9"), TableCell("∞", np.inf)]]
     text = Table("a_b", ["method", "RMSE ↓", "p < 1"], rows, [("set", 2)], {0: "red"}, "100 %").latex()
     bare = text.replace("\\{", "").replace("\\}", "").replace("\\&", "").replace("\\%", "")
     assert bare.count("{") == bare.count("}") and "%" not in bare and "_" not in bare.replace("\\_", "")
@@ -338,12 +349,12 @@ def test_latex_compiles_in_principle():
 
 
 def test_markdown_shows_names_as_they_are():
-    table = Table("a|b", ["method"], [[Cell("<b>x_y*|")], [Cell("1", 1.0, bold=True)]])
+    table = Table("a|b", ["method"], [[TableCell("<b>x_y*|")], [TableCell("1", 1.0, bold=True)]])
     assert "| &lt;b&gt;x\\_y\\*\\| |" in table.markdown() and "| **1** |" in table.markdown()
 
 
 def test_headlines_count_failures(whole):
-    for place in tables.places_of(whole["summary"]):
+    for place in tables.groups_of(whole["summary"]):
         rows = tables.rows_at(whole["summary"], place)
         line = tables.headline(place, rows, errors_of(at(whole["trials"], place), VIEW), VIEW)
         lost = sum(int(r["problems"] - r["answered"]) for r in rows)
@@ -352,7 +363,7 @@ def test_headlines_count_failures(whole):
 
 def test_coverage_and_failures_account_for_every_outcome(made):
     loaded = as_loaded(*made)
-    frames = export.tables(loaded, VIEW)
+    frames = aggregate.tables(loaded, VIEW)
     table = tables.coverage_table(frames["summary"])
     asked, answered = table.columns.index("asked"), table.columns.index("answered")
     for row in table.rows:

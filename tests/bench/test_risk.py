@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from bench.report.risk import risk_of
+from bench.report.risk_coverage import risk_of
 
 
 @pytest.mark.parametrize("seed", range(5))

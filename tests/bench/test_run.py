@@ -13,8 +13,9 @@ import pandas as pd
 import psutil
 import pytest
 
-from bench import child, cli
-from bench.child import ROOT, Child, Limits, Setting
+from bench.cli import main
+from bench.isolation import process
+from bench.isolation.process import ROOT, Limits, MethodProcess, MethodSetup
 from datasets.problems import ProblemKey, make_problem
 from datasets.registry import load
 
@@ -34,7 +35,7 @@ def bench(tmp_path, monkeypatch, request):
         monkeypatch.setattr("bench.report.begin_report", lambda *_: list)
 
     def call(*arguments, out="r", expect=0):
-        assert cli.main([*QUICK, "--out", out, *map(str, arguments)]) == expect
+        assert main.main([*QUICK, "--out", out, *map(str, arguments)]) == expect
         return tmp_path / "results" / out
 
     return call
@@ -206,7 +207,11 @@ def _left_behind():
     mine = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if "bench.worker" in process.cmdline() and process.cwd() == str(ROOT) and process.status() != "zombie":
+            if (
+                "bench.isolation.server" in process.cmdline()
+                and process.cwd() == str(ROOT)
+                and process.status() != "zombie"
+            ):
                 mine.append(process.cmdline())
     return mine
 
@@ -281,7 +286,7 @@ def test_a_report_of_a_stopped_run_says_so(bench, capsys):
     assert "stopped before its end" not in capsys.readouterr().out
     with sqlite3.connect(folder / "record.sqlite") as db:
         db.execute("DELETE FROM meta WHERE key = 'finished'")
-    assert cli.main(["report", str(folder)]) == 0
+    assert main.main(["report", str(folder)]) == 0
     assert "stopped before its end" in capsys.readouterr().out
     assert any("stopped before its end" in note for note in json.loads((folder / "run.json").read_text())["notes"])
 
@@ -301,13 +306,13 @@ def test_only_two_clouds_and_a_seed_cross_into_a_worker(monkeypatch):
     """Every byte that goes to the worker is read here: an array or string that holds the truth would show."""
     sent = []
     real = pickle.dumps
-    monkeypatch.setattr(child.pickle, "dumps", lambda o, **k: (sent.append(o), real(o, **k))[1])
-    from bench.solve import ask
+    monkeypatch.setattr(process.pickle, "dumps", lambda o, **k: (sent.append(o), real(o, **k))[1])
+    from bench.execution.pool_worker import solve_problem
 
     problem = make_problem(load("blobs", None, PLUGINS), ProblemKey("blobs", "noisy", 50, 1))
-    worker = Child(Setting("good", "blobs", plugins=PLUGINS), Limits(20, 4))
+    worker = MethodProcess(MethodSetup("good", "blobs", plugins=PLUGINS), Limits(20, 4))
     try:
-        assert ask(worker, problem, "accuracy", 0).status == "ok"
+        assert solve_problem(worker, problem, "accuracy", 0).status == "ok"
     finally:
         worker.close()
     setup, call = sent
@@ -338,15 +343,15 @@ def test_only_two_clouds_and_a_seed_cross_into_a_worker(monkeypatch):
 def test_bad_input_is_one_line_and_exit_code_2(tmp_path, monkeypatch, capsys, arguments, says):
     monkeypatch.chdir(tmp_path)
     command = arguments if arguments[0] == "report" else [*QUICK, "--methods", "good", *arguments]
-    assert cli.main(command) == 2
+    assert main.main(command) == 2
     error = capsys.readouterr().err
     assert says in error and error.count("\n") == 1 and not (tmp_path / "results").exists()
 
 
 def test_help_and_list(capsys):
     with pytest.raises(SystemExit):
-        cli.main(["--help"])
-    assert cli.main(["list", "--plugins", str(PLUGINS)]) == 0
+        main.main(["--help"])
+    assert main.main(["list", "--plugins", str(PLUGINS)]) == 0
     out = capsys.readouterr().out
     for name in ("icp", "good", "blobs", "modelnet40", "resampled", "quick"):
         assert f"  {name} " in out
@@ -354,5 +359,5 @@ def test_help_and_list(capsys):
 
 def test_a_recorded_command_names_no_folder_of_the_data():
     given = ["--methods", "icp[trim=.3]", "--data", "/home/me/my data", "--datasets", "modelnet40"]
-    assert cli._recorded(given) == "bench.py --methods 'icp[trim=.3]' --data $BENCH_DATA --datasets modelnet40"
-    assert cli._recorded(["--data=/home/me"]) == "bench.py --data=$BENCH_DATA"
+    assert main._recorded(given) == "bench.py --methods 'icp[trim=.3]' --data $BENCH_DATA --datasets modelnet40"
+    assert main._recorded(["--data=/home/me"]) == "bench.py --data=$BENCH_DATA"

@@ -14,9 +14,17 @@ import numpy as np
 import psutil
 import pytest
 
-from bench import solve, stop
-from bench.child import BRIEF_S, ROOT, Child, Limits, Setting
-from bench.plan import LOAD, LOADS, PIECE, Cell, Piece, make_loads
+from bench.execution import pool_worker
+from bench.isolation import interrupt
+from bench.isolation.process import PIPELINE_BELOW_S, ROOT, Limits, MethodProcess, MethodSetup
+from bench.planning.tasks import (
+    BATCHES_PER_WORKER,
+    PROBLEMS_PER_BATCH,
+    PROBLEMS_PER_TASK,
+    ProblemGroup,
+    Task,
+    batch_tasks,
+)
 from common.errors import InputError
 from datasets.problems import Problem, ProblemKey
 from tests.bench.test_run import PLUGINS, _count
@@ -32,7 +40,7 @@ def limit():
     return WITHIN_S + (SLACK_S if os.getloadavg()[0] > 0.7 * os.cpu_count() else 0)
 
 
-PATIENT = "import sys, bench.cli, bench.stop; bench.stop.GRACE_S = 15; sys.exit(bench.cli.main())"
+PATIENT = "import sys, bench.cli.main, bench.isolation.interrupt; bench.isolation.interrupt.GRACE_S = 15; sys.exit(bench.cli.main())"
 """The command line, with time for workers to hand in on a machine where a second may pass before they are given any."""
 
 
@@ -56,7 +64,7 @@ def deaf_below(process):
     found = []
     with contextlib.suppress(psutil.Error):  # they come and go
         found = psutil.Process(process.pid).children(recursive=True)
-    return [p for p in found if "bench.worker" in _command(p)]
+    return [p for p in found if "bench.isolation.server" in _command(p)]
 
 
 def _command(process):
@@ -100,7 +108,7 @@ def test_ctrl_c_hands_in_what_workers_have_finished(tmp_path, jobs):
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130
     after = _count(record)
-    assert 0 < after < 40 and (after > before or before >= PIECE)
+    assert 0 < after < 40 and (after > before or before >= PROBLEMS_PER_TASK)
     process = start(tmp_path, *asked)
     out, said = process.communicate(timeout=120)
     assert process.returncode == 0, said
@@ -116,11 +124,11 @@ def _is_set_up(record):
         return False
 
 
-class Asked(Child):
+class Asked(MethodProcess):
     """A child that answers at once; time passes on its clock alone, `clock.call` seconds a problem."""
 
     def __init__(self, clock):
-        super().__init__(Setting("m", "d"), Limits(600, 8))
+        super().__init__(MethodSetup("m", "d"), Limits(600, 8))
         self.clock = clock
 
     def _call(self, messages, patience):
@@ -141,30 +149,32 @@ def clock(monkeypatch):
             return self.now
 
     made, cloud = Clock(), np.zeros((10, 3), np.float32)
-    monkeypatch.setattr(solve, "time", made)
-    monkeypatch.setattr(solve, "draw", lambda key, *_: Problem(key, cloud, cloud, np.eye(4), np.eye(4), {}))
-    monkeypatch.setattr(solve, "_child", lambda *_: Asked(made))
-    monkeypatch.setattr(stop, "listen", lambda: None)
+    monkeypatch.setattr(pool_worker, "time", made)
+    monkeypatch.setattr(pool_worker, "draw", lambda key, *_: Problem(key, cloud, cloud, np.eye(4), np.eye(4), {}))
+    monkeypatch.setattr(pool_worker, "_process_for", lambda *_: Asked(made))
+    monkeypatch.setattr(interrupt, "listen", lambda: None)
     return made
 
 
-def piece(n=PIECE, batch=1):
+def piece(n=PROBLEMS_PER_TASK, batch=1):
     keys = tuple(ProblemKey("d", "noisy", 10, i) for i in range(n))
-    cell = Cell("d", "noisy", 10, 10, "d", keys)
-    return Piece(Setting("m", "d"), cell, keys, Limits(600, 8), "", batch=batch)
+    cell = ProblemGroup("d", "noisy", 10, 10, "d", keys)
+    return Task(MethodSetup("m", "d"), cell, keys, Limits(600, 8), "", batch=batch)
 
 
 def solved(*load):
-    return [outcome for _, some in solve.solve_load(list(load)) for outcome in some]
+    return [outcome for _, some in pool_worker.solve_batch(list(load)) for outcome in some]
 
 
 @pytest.mark.parametrize("call", [0.001, 0.7, 4.0, 14.9, 44.0])
 def test_a_lost_worker_costs_a_minute_at_most_unless_a_single_call_takes_longer(clock, call):
     clock.call = call
     outcomes = solved(piece())
-    ahead = call if call < BRIEF_S else 0.0  # one more was sent
-    assert outcomes and clock.now <= solve.PATIENCE_S + call + ahead + 1e-9 < 60
-    assert len(outcomes) == PIECE or clock.now > solve.PATIENCE_S, "no less than fits is handed in"
+    ahead = call if call < PIPELINE_BELOW_S else 0.0  # one more was sent
+    assert outcomes and clock.now <= pool_worker.FLUSH_INTERVAL_S + call + ahead + 1e-9 < 60
+    assert len(outcomes) == PROBLEMS_PER_TASK or clock.now > pool_worker.FLUSH_INTERVAL_S, (
+        "no less than fits is handed in"
+    )
 
 
 def test_a_call_is_not_cut_and_a_batch_is_one_call(clock):
@@ -177,24 +187,24 @@ def test_a_call_is_not_cut_and_a_batch_is_one_call(clock):
 def test_the_pieces_of_a_load_share_the_patience_and_each_outcome_comes_with_its_piece(clock):
     load = [piece(), piece(64, batch=32), piece(3)]
     clock.call = 0.01
-    found = solve.solve_load(load)
+    found = pool_worker.solve_batch(load)
     assert [(of, [o.batch for o in some]) for of, some in found] == list(
-        zip(load, ([1] * PIECE, [32] * 64, [1] * 3), strict=True)
+        zip(load, ([1] * PROBLEMS_PER_TASK, [32] * 64, [1] * 3), strict=True)
     )
     clock.call = 1.0
-    assert len(solved(*3 * [piece(10)])) == solve.PATIENCE_S + 1
+    assert len(solved(*3 * [piece(10)])) == pool_worker.FLUSH_INTERVAL_S + 1
 
 
 @pytest.mark.parametrize("call", [0.1, 1.0])
 def test_data_that_break_end_a_load_but_lose_nothing_finished(clock, monkeypatch, call):
-    given = solve.draw
+    given = pool_worker.generate_problem
 
     def draw(key, *rest):
         if key.index == 2:
             raise InputError("shape 2: damaged")
         return given(key, *rest)
 
-    monkeypatch.setattr(solve, "draw", draw)
+    monkeypatch.setattr(pool_worker, "draw", draw)
     clock.call = call
     outcomes = solved(piece())
     assert [o.problem for o in outcomes] == [key.id for key in piece().keys[:2]]
@@ -203,19 +213,24 @@ def test_data_that_break_end_a_load_but_lose_nothing_finished(clock, monkeypatch
 
 
 def test_loads_hold_each_piece_once_and_one_process_and_leave_work_for_all():
-    pieces = [Piece(Setting(m, "d"), None, tuple(range(n)), Limits(1, 1), "") for m in "abcdefgh" for n in (20, 20, 5)]
+    pieces = [
+        Task(MethodSetup(m, "d"), None, tuple(range(n)), Limits(1, 1), "") for m in "abcdefgh" for n in (20, 20, 5)
+    ]
     for workers in (1, 2, 100):
-        loads = make_loads(pieces, workers)
+        loads = batch_tasks(pieces, workers)
         assert [p for load in loads for p in load] == pieces
         assert all(len({p.setting for p in load}) == 1 for load in loads)
-    assert len(make_loads(pieces, 1)) < len(pieces) == len(make_loads(pieces, 100))
-    many = make_loads(pieces * 40, 2)
-    assert max(sum(len(p.keys) for p in load) for load in many) <= LOAD and len(many) >= LOADS * 2
-    assert make_loads([], 2) == []
+    assert len(batch_tasks(pieces, 1)) < len(pieces) == len(batch_tasks(pieces, 100))
+    many = batch_tasks(pieces * 40, 2)
+    assert (
+        max(sum(len(p.keys) for p in load) for load in many) <= PROBLEMS_PER_BATCH
+        and len(many) >= BATCHES_PER_WORKER * 2
+    )
+    assert batch_tasks([], 2) == []
 
 
 def test_a_worker_that_was_asked_to_stop_takes_no_more(clock, monkeypatch):
-    monkeypatch.setattr(stop, "asked", lambda: clock.now >= 3)
+    monkeypatch.setattr(interrupt, "asked", lambda: clock.now >= 3)
     assert len(solved(piece())) == 3
 
 
@@ -224,7 +239,7 @@ def test_a_call_given_up_keeps_those_before_it(clock, monkeypatch):
 
     def call(child, *rest):
         if clock.now >= 2:
-            raise stop.Stopped
+            raise interrupt.Interrupted
         return given(child, *rest)
 
     monkeypatch.setattr(Asked, "_call", call)

@@ -5,16 +5,16 @@ import sqlite3
 import numpy as np
 import pytest
 
-from bench import store
-from bench.outcome import Outcome
-from bench.store import Ledger, Record
+from bench.storage import database
+from bench.storage.database import OutcomeBuffer, ResultsDatabase
+from bench.storage.outcome import Outcome
 
 CELL = ("d", "noisy", 10)
 
 
 @pytest.fixture
 def record(tmp_path):
-    made = Record(tmp_path / "record.sqlite")
+    made = ResultsDatabase(tmp_path / "record.sqlite")
     yield made
     made.close()
 
@@ -30,9 +30,9 @@ def outcomes(n, ms, method="m"):
 
 
 def test_what_is_told_is_on_disk_and_quick_ones_share_a_commit(record, monkeypatch):
-    monkeypatch.setattr(store, "HELD_S", 10.0)
+    monkeypatch.setattr(database, "COMMIT_INTERVAL_S", 10.0)
     told = []
-    with Ledger(record, lambda n, what: told.append((n, what, on_disk(record)))) as ledger:
+    with OutcomeBuffer(record, lambda n, what: told.append((n, what, on_disk(record)))) as ledger:
         for name in "abcd":
             ledger.add(outcomes(20, 200.0, name), "global", CELL, name)  # four seconds of work each
         assert told == [(60, "c", 60)] and on_disk(record) == 60
@@ -41,19 +41,19 @@ def test_what_is_told_is_on_disk_and_quick_ones_share_a_commit(record, monkeypat
 
 @pytest.mark.parametrize("ms", [60_000.0, float("nan")])
 def test_long_and_broken_calls_are_recorded_at_once(record, ms):
-    Ledger(record, lambda *_: None).add(outcomes(1, ms), "global", CELL, "m")
+    OutcomeBuffer(record, lambda *_: None).add(outcomes(1, ms), "global", CELL, "m")
     assert on_disk(record) == 1
 
 
 def test_none_waits_longer_than_the_next(record, monkeypatch):
-    monkeypatch.setattr(store, "HELD_S", 0.0)
-    ledger = Ledger(record, lambda *_: None)
+    monkeypatch.setattr(database, "COMMIT_INTERVAL_S", 0.0)
+    ledger = OutcomeBuffer(record, lambda *_: None)
     ledger.add(outcomes(1, 0.0), "global", CELL, "m")
     assert on_disk(record) == 1
 
 
 def test_an_error_loses_nothing(record):
-    with pytest.raises(KeyboardInterrupt), Ledger(record, lambda *_: None) as ledger:
+    with pytest.raises(KeyboardInterrupt), OutcomeBuffer(record, lambda *_: None) as ledger:
         ledger.add(outcomes(3, 0.001), "global", CELL, "m")
         raise KeyboardInterrupt
     assert on_disk(record) == 3

@@ -7,8 +7,9 @@ import pandas as pd
 import psutil
 import pytest
 
-from bench import cli, timing
-from bench.timing import drift_note, sentinel_ms
+from bench.cli import main
+from bench.execution import timing
+from bench.execution.timing import drift_note, sentinel_ms
 from tests.bench.test_run import QUICK, _count
 from tests.bench.test_stop import deaf_below, limit, start, wait_until
 
@@ -51,7 +52,7 @@ def watched(tmp_path, monkeypatch):
     def run():
         asked = ["--methods", "good", "slow[seconds=0.05]", "--problems", "1", "--conditions", "noisy"]
         assert (
-            cli.main([*QUICK, *asked, "--points", "60", "80", "--timing-rounds", "2", "--jobs", "2", "--out", "timed"])
+            main.main([*QUICK, *asked, "--points", "60", "80", "--timing-rounds", "2", "--jobs", "2", "--out", "timed"])
             == 0
         )
         return events, pd.read_csv("results/timed/timing.csv").query("method.str.startswith('slow')")
@@ -70,12 +71,12 @@ def test_all_processes_start_and_warm_up_before_one_is_timed_alone(watched):
 
 def test_a_method_warms_up_no_longer_than_it_may_be_timed(watched, monkeypatch):
     """The first size uses the time up, of both: a warm-up and one call; the other size is neither warmed up for nor timed."""
-    usual = timing.Stopwatch.__init__
+    usual = timing.TimingPhase.__init__
 
     def short(self, record, config, usable, place):
         usual(self, record, dataclasses.replace(config, timing_budget_s=0.01), usable, place)
 
-    monkeypatch.setattr(timing.Stopwatch, "__init__", short)
+    monkeypatch.setattr(timing.TimingPhase, "__init__", short)
     events, timed = watched()
     slow = [(what, alone) for what, method, alone in events if method.startswith("slow")]
     assert slow == [("start", False), ("ask", False), ("ask", True)]

@@ -10,14 +10,15 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from methods.base import LogUniform
 
-from bench import cli, tune
-from bench.child import Setting
+from bench import tuning
+from bench.cli import main
+from bench.isolation.process import MethodSetup
 from common.errors import InputError
 from datasets.problems import ProblemKey, make_problem
 from datasets.registry import load
-from methods import registry
-from methods.base import Between
+from methods.core import registry
 
 PLUGINS = Path(__file__).parent / "plugins"
 METHOD = """
@@ -104,7 +105,7 @@ def place(tmp_path, monkeypatch):
 @pytest.fixture
 def search(place, capsys):
     def call(method, *more, expect=0):
-        assert cli.main(["tune", method, *ASK, "--plugins", str(place), *more]) == expect
+        assert main.main(["tune", method, *ASK, "--plugins", str(place), *more]) == expect
         return capsys.readouterr()
 
     return call
@@ -127,7 +128,7 @@ def test_it_finds_the_best_value_and_a_run_shows_both(search, place, tmp_path):
         "--methods dial,dial[tuned=guarded_clean],dial[tuned=guarded_clean]+icp --datasets guarded --conditions clean "
     )
     run += "--points 60 --problems 4 --timing-rounds 0 --jobs 1 --out r --plugins"
-    assert cli.main([*run.split(), str(place)]) == 0
+    assert main.main([*run.split(), str(place)]) == 0
     trials = pd.read_csv(tmp_path / "results" / "r" / "trials.csv").groupby("method")["rmse"].max()
     assert trials["dial[tuned=guarded_clean]"] < 1e-3 < 0.1 < trials["dial"] and len(trials) == 3
     told = json.loads((tmp_path / "results" / "r" / "run.json").read_text())
@@ -136,14 +137,14 @@ def test_it_finds_the_best_value_and_a_run_shows_both(search, place, tmp_path):
 
     # other values under the same name are another run
     (place / "tuned.toml").write_text((place / "tuned.toml").read_text().replace("turn = 0.5", "turn = 0.25"))
-    assert cli.main([*run.split(), str(place)]) == 2
+    assert main.main([*run.split(), str(place)]) == 2
 
 
 def test_only_training_objects_are_looked_at_and_held_out_ones_come_last(search, place):
     search("dial")
     seen = sys.modules["plugin_guarded"].Guarded.seen
     assert {split for split, _ in seen} == {"train"}
-    calls = tune.plan(60)[-1][1]
+    calls = tuning.plan(60)[-1][1]
     learnt, tested = {i for _, i in seen[:calls]}, {i for _, i in seen[calls:]}
     assert tested and not learnt & tested
 
@@ -172,7 +173,7 @@ def test_the_default_stays_where_nothing_beats_it_and_says_so(search, place):
 def test_what_is_written_wins_over_tuned_values_and_a_list_tells_them(search, place, capsys):
     search("dial")
     assert registry.build("dial[tuned=guarded_clean,turn=0.75]", place).turn == 0.75
-    assert cli.main(["list", "--plugins", str(place)]) == 0
+    assert main.main(["list", "--plugins", str(place)]) == 0
     line = next(t for t in capsys.readouterr().out.splitlines() if "dial[tuned=guarded_clean]" in t)
     assert "better than the default" in line
 
@@ -198,25 +199,25 @@ def test_what_is_wrong_is_told_in_one_line(search, place, words, message):
 
 
 def test_what_a_variant_fixes_stays_fixed_and_a_default_is_not_drawn(place):
-    assert tune.space_of(request(place)) == {"turn": (0.25, 0.5, 0.75), "note_it": (2,)}
-    assert tune.space_of(request(place, "dial_right")) == {"note_it": (2,)}
+    assert tuning.search_space(request(place)) == {"turn": (0.25, 0.5, 0.75), "note_it": (2,)}
+    assert tuning.search_space(request(place, "dial_right")) == {"note_it": (2,)}
 
 
 def test_what_methods_say_may_vary_are_values_that_they_take(place):
     for method, offer in registry.available().items():
         for name, where in offer.cls.search.items():
-            for value in (where.low, where.high) if isinstance(where, Between) else where:
-                built = registry.build(tune.spec_of(method, {name: value}))
+            for value in (where.low, where.high) if isinstance(where, LogUniform) else where:
+                built = registry.build(tuning.spec_of(method, {name: value}))
                 assert registry.parameters_of(built)[name] == value
     (place / "strange.py").write_text(
         METHOD.replace("note_it: int", "noted: int").replace("dial", "odd").replace("right", "odd2")
     )
     with pytest.raises(InputError, match=r"unknown parameter in Dial\.search 'note_it'; did you mean noted"):
-        tune.space_of(request(place, "odd"))
+        tuning.search_space(request(place, "odd"))
 
 
 def request(place, method="dial"):
-    return tune.Request(method, "guarded", "clean", 60, 60, 0, 5.0, "guarded_clean", "data", place, "")
+    return tuning.TuneRequest(method, "guarded", "clean", 60, 60, 0, 5.0, "guarded_clean", "data", place, "")
 
 
 @pytest.mark.parametrize(
@@ -233,27 +234,27 @@ def request(place, method="dial"):
 def test_settings_that_are_missing_or_broken_are_told(place, capsys, text, message):
     (place / "tuned.toml").write_text(text)
     words = ["--methods", "dial[tuned=a]", "--datasets", "guarded", "--plugins", str(place), "--dry-run"]
-    assert cli.main(words) == 2
+    assert main.main(words) == 2
     assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("budget", [30, 31, 60, 300, 1000, 5000])
 def test_a_search_and_its_validation_keep_to_the_budget_and_use_most_of_it(budget):
-    stages, validation = tune.plan(budget), tune.left_to_validate(budget)
-    used = tune.cost(stages) + 2 * validation
-    assert budget - 1 <= used <= budget and tune.cost(stages) <= tune.SEARCH_SHARE * budget
+    stages, validation = tuning.plan(budget), tuning.left_to_validate(budget)
+    used = tuning.cost(stages) + 2 * validation
+    assert budget - 1 <= used <= budget and tuning.cost(stages) <= tuning.SEARCH_SHARE * budget
     assert stages[-1][0] == 2 and validation >= 10
     calls, asked = 0, 0  # by hand: those that are left are asked what is new
     for number, problems in stages:
         calls, asked = calls + number * (problems - asked), problems
-    assert calls == tune.cost(stages)
+    assert calls == tuning.cost(stages)
 
 
 class Fake:
     """A method's process in which `mode` says what happens, and each call counts."""
 
     def __init__(self, problems):
-        self.setting, self.calls = Setting("m", "d"), 0
+        self.setting, self.calls = MethodSetup("m", "d"), 0
         self.truth = {p.source.tobytes(): p.T_target_source for p in problems}
 
     def set_up(self, setting):
@@ -273,7 +274,7 @@ class Fake:
 def course(place):
     data = load("guarded", None, place)
     problems = [make_problem(data, ProblemKey("guarded", "clean", 50, i, split="train")) for i in range(10)]
-    return tune.Course(Fake(problems), problems)
+    return tuning.CandidateEvaluator(Fake(problems), problems)
 
 
 def test_errors_count_one_at_most_failures_too_and_no_call_is_made_twice(course):
@@ -287,38 +288,38 @@ def test_errors_count_one_at_most_failures_too_and_no_call_is_made_twice(course)
 def test_of_equals_the_faster_wins_and_the_default_is_never_dropped(course):
     console = SimpleNamespace(print=lambda *_, **__: None)
     drawn = ["m[mode=slow]", "m[mode=near]", "m[mode=far]", "m[mode=fails]"]
-    assert tune.halve(course, ["m", *drawn], [(5, 2), (3, 4), (2, 8)], console) == "m[mode=near]"
+    assert tuning.halve(course, ["m", *drawn], [(5, 2), (3, 4), (2, 8)], console) == "m[mode=near]"
     assert len(course.calls["m"]) == 8 and len(course.calls["m[mode=fails]"]) == 2
     assert len(course.calls["m[mode=slow]"]) == 4
-    assert tune.halve(course, ["m", "m[mode=far]"], [(2, 8)], console) == "m"
+    assert tuning.halve(course, ["m", "m[mode=far]"], [(2, 8)], console) == "m"
 
 
 def test_what_fails_on_held_out_objects_is_not_kept(course):
     held_out = SimpleNamespace(problems=[0] * 20)
-    held_out.ask = lambda text, count: tune.Score((0.2 if text == "m" else 0.4,) * count, 1.0)
-    entry = tune.judged(SimpleNamespace(method="m", seed=0), "m[mode=near]", course, held_out)
+    held_out.ask = lambda text, count: tuning.Score((0.2 if text == "m" else 0.4,) * count, 1.0)
+    entry = tuning.evaluate_all(SimpleNamespace(method="m", seed=0), "m[mode=near]", course, held_out)
     assert entry["values"] == {} and entry["found"] == "m[mode=near]"
     assert entry["verdict"] == "the default stays: m[mode=near] is not better on held-out objects: 0.4000, not 0.2000"
     assert entry["training"]["found"] < entry["training"]["default"]
 
 
 def test_draws_are_different_seeded_and_within_their_ranges(place):
-    space = {"real": Between(0.01, 1.0), "whole": Between(1, 1000), "word": ("a", None)}
-    some, more = (tune.draw(request(place, "m"), space, n) for n in (5, 200))
+    space = {"real": LogUniform(0.01, 1.0), "whole": LogUniform(1, 1000), "word": ("a", None)}
+    some, more = (tuning.draw(request(place, "m"), space, n) for n in (5, 200))
     assert more[0] == "m" and more[:5] == some and len(set(more)) == 200
     values = [dict(pair.split("=") for pair in text[2:-1].split(",")) for text in more[1:]]
     real, whole = ([v[name] for v in values if name in v] for name in ("real", "whole"))
     assert all(0.01 <= float(x) <= 1 for x in real) and all(1 <= int(x) <= 1000 for x in whole)
     assert 0.3 < np.mean([float(x) < 0.1 for x in real]) < 0.7  # evenly in the logarithm
     assert 0.4 < len(real) / 199 < 0.8  # each varies by a coin
-    assert len(tune.draw(request(place, "m"), {"word": ("a", "b")}, 200)) == 3
+    assert len(tuning.draw(request(place, "m"), {"word": ("a", "b")}, 200)) == 3
 
 
 def test_settings_survive_their_file(tmp_path):
     file = tmp_path / "tuned.toml"
     values = {"a": 0.25, "b": 3, "c": True, "d": "none", "e": 'say "é"\n', "f": [1, 2.5], "g": 1e-07, "h": {"i": []}}
-    tune.keep(file, "a-b", "x", {"values": values})
-    tune.keep(file, "b.c", "x", {"values": {}, "n": 1})
+    tuning.save_settings(file, "a-b", "x", {"values": values})
+    tuning.save_settings(file, "b.c", "x", {"values": {}, "n": 1})
     assert registry.tuned(file) == {"a-b": {"x": {"values": values}}, "b.c": {"x": {"values": {}, "n": 1}}}
 
 

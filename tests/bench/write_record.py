@@ -1,11 +1,11 @@
-"""Write what `bench.load` reads: a record of made-up outcomes, for tests that need a run's folder."""
+"""Write what `bench.evaluation.loader` reads: a record of made-up outcomes, for tests that need a run's folder."""
 
 import json
 
 import numpy as np
 
-from bench.load import POSE
-from bench.store import Record
+from bench.evaluation.loader import POSE_COLUMNS
+from bench.storage.database import ResultsDatabase
 
 _OUTCOME = ["phase", "method", "problem", "repeat", "kind", "dataset", "condition", "points", "seed", "status"]
 _REST = ["time_ms", "peak_mb", "device", "threads", "message"]
@@ -13,8 +13,8 @@ _ORDER = [*_OUTCOME, "pose", *_REST, "stages", "notes"]
 
 
 def write_record(run, folder, clouds=64):
-    """Write the record of a `Loaded` run; evaluation points are made up, `clouds` of them a problem."""
-    record = Record(folder / "record.sqlite")
+    """Write the record of a `RunData` run; evaluation points are made up, `clouds` of them a problem."""
+    record = ResultsDatabase(folder / "record.sqlite")
     record.put("run", run.run)
     record.put("hash", "made up")
     draw = np.random.default_rng(0)
@@ -29,7 +29,7 @@ def write_record(run, folder, clouds=64):
         for i, row in enumerate(run.problems[[*tags, "symmetry"]].itertuples(index=False, name=None))
     ]
     stages = {"features": 7.0, "solve": 3.0}
-    poses = run.outcomes[POSE].to_numpy()
+    poses = run.outcomes[POSE_COLUMNS].to_numpy()
     plain = run.outcomes[[*_OUTCOME, *_REST, "notes"]].astype(object).itertuples(index=False, name=None)
     rows = [
         (*row[:10], None if np.isnan(pose[0]) else pose.tobytes(), *row[10:15], json.dumps(stages), row[15])

@@ -7,9 +7,9 @@ import time
 import numpy as np
 import pytest
 
-from bench import export
-from bench.conventions import CONVENTIONS
-from bench.report import Options, Redraw, begin_report
+from bench.evaluation import aggregate
+from bench.evaluation.conventions import CONVENTIONS
+from bench.report import Options, ProblemReplay, begin_report
 from bench.report.embed import script_json
 from datasets.problems import ProblemKey, make_problem
 from datasets.registry import open_data
@@ -45,7 +45,7 @@ def drawable_run():
     loaded = as_loaded(problems, outcomes, run)
     data = open_data("shapes40")
     for row in np.flatnonzero(loaded.problems["condition"] == "noisy"):
-        key = Redraw(loaded, "").key(loaded.problems["problem"][row])
+        key = ProblemReplay(loaded, "").key(loaded.problems["problem"][row])
         if key.points == 1024 and key.angles == (0.0, 180.0) and not loaded.problems["problem"][row].count("0-180"):
             problem = make_problem(data, ProblemKey("shapes40", "noisy", 1024, key.index, 0))
             loaded.problems.at[row, "digest"] = problem.sha256()
@@ -56,9 +56,11 @@ def drawable_run():
 def opened(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     loaded = drawable_run()
-    only_noisy = export.judged(loaded, VIEW)
-    frames = export.tables(loaded, VIEW, only_noisy)
-    begin_report(loaded, frames, Redraw(loaded, folder), Options(VIEW, True, folder / "run", folder / "report"))()
+    only_noisy = aggregate.add_success(loaded, VIEW)
+    frames = aggregate.tables(loaded, VIEW, only_noisy)
+    begin_report(
+        loaded, frames, ProblemReplay(loaded, folder), Options(VIEW, True, folder / "run", folder / "report")
+    )()
     driver = browser()
     driver.get((folder / "report" / "report.html").as_uri())
     yield driver

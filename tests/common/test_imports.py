@@ -1,7 +1,7 @@
 """Which files a file is made of."""
 
-from common.imports import made_of
-from methods import registry
+from methods.core import registry
+from methods.core.provenance import source_files
 
 
 def written(folder, texts):
@@ -27,7 +27,7 @@ def test_imports_are_followed_wherever_they_stand(tmp_path):
         "native/other.cc": "int y;",
     }
     root = written(tmp_path, texts)
-    found = made_of(root / "a.py", {root: root})
+    found = source_files(root / "a.py", {root: root})
     assert names(found, root) == {"a.py", "b.py", "c.py", "pack/__init__.py", "pack/inner.py", "native/code.cc"}
 
 
@@ -44,29 +44,29 @@ def test_packages_above_and_relative_imports_count_and_other_packages_do_not(tmp
         "elsewhere.py": "",
     }
     mine = written(tmp_path, texts) / "mine"
-    found = names(made_of(mine / "method.py", {mine: tmp_path}), mine)
+    found = names(source_files(mine / "method.py", {mine: tmp_path}), mine)
     assert found == {"__init__.py", "method.py", "helper.py", "other.py", "deep/__init__.py", "deep/part.py", "far.py"}
 
 
 def test_what_does_not_parse_and_odd_strings_stop_nothing(tmp_path):
     texts = {"a.py": f"import new\nWORD = '{'漢.' * 200}'\n", "new.py": "type X = = int\n", "native/x": ""}
     root = written(tmp_path, texts)
-    assert names(made_of(root / "a.py", {root: root}), root) == {"a.py", "new.py"}
+    assert names(source_files(root / "a.py", {root: root}), root) == {"a.py", "new.py"}
 
 
 def test_text_is_never_run(tmp_path):
     root = written(tmp_path, {"a.py": "import b\n", "b.py": "raise SystemExit\n"})
-    assert names(made_of(root / "a.py", {root: root}), root) == {"a.py", "b.py"}
+    assert names(source_files(root / "a.py", {root: root}), root) == {"a.py", "b.py"}
 
 
 def test_a_method_is_made_of_what_it_imports_of_the_package():
     def made(method):
-        return {file.removeprefix("methods/") for file in registry.code_of(method)}
+        return {file.removeprefix("methods/") for file in registry.source_hashes(method)}
 
     assert {"deepgmr.py", "base.py", "nn/gmr.py", "nn/rri.py", "native/rri.cc"} <= made("deepgmr")
     assert {"fgr.py", "_features.py", "icp.py", "_icp.py", "registry.py"} <= made("fgr+icp")
     assert not {"deepgmr.py", "icp.py", "nn/gmr.py", "registry.py"} & made("fgr")
-    assert all(file.startswith("methods/") for file in registry.code_of("deepgmr+icp"))
+    assert all(file.startswith("methods/") for file in registry.source_hashes("deepgmr+icp"))
 
 
 def test_a_plug_in_is_made_of_its_folder_by_names_that_do_not_depend_on_where_it_lies(tmp_path):
@@ -75,7 +75,7 @@ def test_a_plug_in_is_made_of_its_folder_by_names_that_do_not_depend_on_where_it
         [*lines, "class Mine(Method):", "    def register(self, source, target):", "        return aid.T", ""]
     )
     folders = [written(tmp_path / name, {"mine.py": method, "aid.py": "T = 1\n"}) for name in ("one", "two")]
-    found = [registry.code_of("mine", folder) for folder in folders]
+    found = [registry.source_hashes("mine", folder) for folder in folders]
     assert found[0] == found[1] and {"mine.py", "aid.py", "methods/base.py"} <= found[0].keys()
 
 
@@ -88,6 +88,6 @@ def test_a_module_of_no_package_counts_alone_and_packages_without_init_stop_noth
         "mine/bare/other.py": "",
     }
     root = written(tmp_path, texts)
-    assert names(made_of(root / "odd.name.py", {}), root) == {"odd.name.py"}
-    found = made_of(root / "odd.name.py", {root / "mine": root})
+    assert names(source_files(root / "odd.name.py", {}), root) == {"odd.name.py"}
+    found = source_files(root / "odd.name.py", {root / "mine": root})
     assert names(found, root) == {"odd.name.py", "mine/__init__.py", "mine/part.py"}

@@ -6,11 +6,11 @@ from importlib import metadata
 
 import pytest
 
-from bench import cli
+from bench.cli import main
 from common.errors import InputError
-from common.plugins import find
+from common.plugins import discover
 from datasets import registry as data_sets
-from methods import registry
+from methods.core import registry
 
 GOOD = '''
 from methods.base import Method
@@ -43,7 +43,7 @@ def test_a_module_that_does_not_import_is_one_line_and_spares_the_others(folder,
         assert (
             says in str(error.value) and "\n" not in str(error.value) and str(folder / "broken.py") in str(error.value)
         )
-    assert cli.main(["list", "--plugins", str(folder)]) == 0
+    assert main.main(["list", "--plugins", str(folder)]) == 0
     out = capsys.readouterr().out
     assert says in out and "  mine " in out
 
@@ -54,7 +54,7 @@ DATA_SET = "from datasets.folder import Folder\nclass F(Folder):\n    '''F.'''\n
 def test_a_name_that_is_taken_is_one_line_and_spares_the_others(folder, capsys):
     (folder / "icp.py").write_text(GOOD)
     (folder / "folder.py").write_text(DATA_SET)
-    assert cli.main(["list", "--plugins", str(folder)]) == 0
+    assert main.main(["list", "--plugins", str(folder)]) == 0
     out = capsys.readouterr().out
     assert f"{folder}/icp.py: a method named 'icp' exists already (" in out and "  mine " in out
     assert f"{folder}/folder.py: a data set named 'folder' exists already (" in out
@@ -66,7 +66,7 @@ def test_a_name_that_is_taken_is_one_line_and_spares_the_others(folder, capsys):
 
 def test_a_missing_docstring_is_told_in_the_list(tmp_path, capsys):
     (tmp_path / "silent.py").write_text("from methods.base import Method\nclass Silent(Method):\n    x: int = 1\n")
-    assert cli.main(["list", "--plugins", str(tmp_path)]) == 0
+    assert main.main(["list", "--plugins", str(tmp_path)]) == 0
     assert "has no docstring: write one sentence below 'class Silent'" in capsys.readouterr().out
 
 
@@ -87,7 +87,7 @@ def test_entry_points_of_installed_packages_are_plugins(tmp_path, monkeypatch):
         metadata.EntryPoint("lost", "not_installed_pkg", "g"),
     ]
     monkeypatch.setattr(metadata, "entry_points", lambda group: points if group == "g" else [])
-    found = find("methods", "g")
+    found = discover("methods", "g")
     from methods.base import Method
 
     offered = {s.name: [c.__name__ for c in s.classes(Method)] for s in found.sources[-2:]}

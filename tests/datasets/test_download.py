@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import cli
+from bench.cli import main
 from common.errors import InputError
 from datasets import download
 from datasets.download import Archive
@@ -250,7 +250,7 @@ def test_from_refuses_what_is_not_it(server, tmp_path):
 
 
 def test_the_command_tells_licence_and_what_is_ready(tmp_path, capsys):
-    assert cli.main(["data", "shapes40", "--data", str(tmp_path)]) == 0
+    assert main.main(["data", "shapes40", "--data", str(tmp_path)]) == 0
     assert "shapes40: licence: " in capsys.readouterr().out
-    assert cli.main(["data", "stanford", "--data", str(tmp_path)]) == 2
+    assert main.main(["data", "stanford", "--data", str(tmp_path)]) == 2
     assert "graphics.stanford.edu" in capsys.readouterr().err

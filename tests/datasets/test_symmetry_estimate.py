@@ -114,7 +114,7 @@ def box(tmp_path):
 
 def test_the_option_of_a_data_set(box):
     """The true pose followed by an estimated symmetry is as good as the true pose; without the option nothing is known."""
-    from bench.metrics import rmse, rmse_symmetric
+    from bench.evaluation.metrics import rmse, rmse_symmetric
 
     text = f"folder[path={box},symmetry=estimate]"
     problem = make_problem(open_data(text), ProblemKey(text, "clean", 512, 0))

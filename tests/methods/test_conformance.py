@@ -1,10 +1,10 @@
-"""Every method conforms; `bench.conformance` says to what."""
+"""Every method conforms; `bench.conformance.checks` says to what."""
 
 import pytest
-
-from bench.conformance import CHECKS, reply_of
-from methods import registry
 from methods.base import Unavailable
+
+from bench.conformance.checks import CHECKS, run_check
+from methods.core import registry
 
 CHEAP = {"ransac10m": "ransac10m[iterations=2000]"}
 NAMES = [CHEAP.get(name, name) for name in registry.available()]
@@ -25,5 +25,5 @@ def method(request):
 
 @pytest.mark.parametrize("name", CHECKS)
 def test_conforms(method, name):
-    reply = reply_of(method, name)
+    reply = run_check(method, name)
     assert reply["status"] == "ok", reply["message"]

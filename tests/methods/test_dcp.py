@@ -9,18 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from methods.base import NoSolution, Unavailable
 from scipy.spatial.transform import Rotation
 
-from bench.conformance import CHECKS, reply_of
+from bench.conformance.checks import CHECKS, run_check
 from common.errors import InputError
-from methods import registry, training
-from methods.base import NoSolution, Unavailable
+from methods.core import registry
 from methods.dcp import Dcp, DcpSmall, DcpSmallEuler45
+from methods.learned import training
+from methods.learned.weights import Card, choose, save
 from methods.nn.dcp import DcpConfig, DcpNet
 from methods.nn.dgcnn import EdgeConv, nearest, rows_of
 from methods.nn.matching import motion_loss, pose_of_matches, scores_of
 from methods.nn.transformer import Attention, Transformer
-from methods.nn.weights import Card, choose, save
 from tests.methods.made import pose
 
 TINY = DcpConfig(k=5, widths=(8, 12), features=16, heads=2, inner=24)
@@ -222,7 +223,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> DcpSmall:
 
 @pytest.mark.parametrize("name", [c for c in CHECKS if c != "known poses"])
 def test_conforms_even_untrained(tiny: DcpSmall, name: str) -> None:
-    reply = reply_of(tiny, name)
+    reply = run_check(tiny, name)
     assert reply["status"] == "ok", reply["message"]
 
 
@@ -258,7 +259,7 @@ def test_samplers_are_not_mixed_up(tmp_path: Path) -> None:
 
 
 def test_without_weights_it_is_unavailable_with_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("methods.nn.learned.FOLDER", tmp_path)
+    monkeypatch.setattr("methods.learned.base.FOLDER", tmp_path)
     for cls, told in ((Dcp, "train dcp --dataset"), (DcpSmallEuler45, "train dcp_small .*--sampler euler45")):
         with pytest.raises(Unavailable, match=told):
             cls.check_available()

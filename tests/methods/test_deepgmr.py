@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from methods.base import NoSolution, Unavailable
 from scipy.optimize import minimize
 from scipy.spatial.transform import Rotation
 
 from common.errors import InputError
-from methods.base import NoSolution, Unavailable
 from methods.deepgmr import PRECISIONS, DeepGMR, usable_precision
+from methods.learned.weights import Card, choose, read_card, read_tensors, save
 from methods.nn import pointnet as pointnet_module
 from methods.nn import rri as rri_module
 from methods.nn.gmm import Mixture, align, kabsch, mixture, pose_loss, rotation_of
 from methods.nn.gmr import GmrConfig, GmrNet
 from methods.nn.pointnet import FoldedLayer, PointNet, QuantisedLayer, RoundingLayer, max_pool
-from methods.nn.rri import rri
-from methods.nn.weights import Card, choose, read_card, read_tensors, save
+from methods.nn.rri import rigid_invariant_features
 from tests.methods.made import moved, pose
 
 SMALL = GmrConfig(k=8, local=(16, 32), head=(24, 16), components=6)
@@ -63,27 +63,31 @@ def by_definition(cloud: np.ndarray, k: int) -> np.ndarray:
 
 def test_rri_is_its_definition() -> None:
     cloud = blob(60).astype(np.float64)
-    ours = rri(torch.from_numpy(cloud)[None], 7)[0].numpy()
+    ours = rigid_invariant_features(torch.from_numpy(cloud)[None], 7)[0].numpy()
     np.testing.assert_allclose(ours, by_definition(cloud, 7), atol=1e-9)
 
 
 def test_rri_does_not_change_with_the_pose() -> None:
     cloud = blob(300).astype(np.float64)
     other = cloud @ pose(3)[:3, :3].T + [5.0, -2.0, 1.0]
-    both = rri(torch.from_numpy(np.stack([cloud, other])))
+    both = rigid_invariant_features(torch.from_numpy(np.stack([cloud, other])))
     assert both.shape == (2, 300, 80)
     torch.testing.assert_close(both[0], both[1], atol=1e-8, rtol=0)
 
 
 def test_rri_changes_under_reflection() -> None:
     cloud = torch.from_numpy(blob(200).astype(np.float64))[None]
-    assert (rri(cloud) - rri(cloud * torch.tensor([-1.0, 1.0, 1.0]))).abs().max() > 0.1
+    assert (
+        rigid_invariant_features(cloud) - rigid_invariant_features(cloud * torch.tensor([-1.0, 1.0, 1.0]))
+    ).abs().max() > 0.1
 
 
 def test_rri_follows_the_order_of_points() -> None:
     cloud = torch.from_numpy(blob(200).astype(np.float64))[None]
     order = torch.randperm(200)
-    torch.testing.assert_close(rri(cloud[:, order]), rri(cloud)[:, order], atol=1e-9, rtol=0)
+    torch.testing.assert_close(
+        rigid_invariant_features(cloud[:, order]), rigid_invariant_features(cloud)[:, order], atol=1e-9, rtol=0
+    )
 
 
 def test_brute_force_neighbours_are_the_tree_s() -> None:
@@ -104,11 +108,11 @@ def test_neighbours_where_duplicates_crowd_a_point_out() -> None:
 @pytest.mark.parametrize("n", [128, 1024, 1025, 2500])
 def test_rri_in_blocks_and_threads_is_rri(monkeypatch: pytest.MonkeyPatch, n: int) -> None:
     clouds = torch.from_numpy(np.stack([blob(n, s) for s in range(3)]))
-    usual = rri(clouds)
+    usual = rigid_invariant_features(clouds)
     torch.set_num_threads(3)
-    assert torch.equal(rri(clouds), usual)
+    assert torch.equal(rigid_invariant_features(clouds), usual)
     monkeypatch.setattr(rri_module, "_ROWS", 100)
-    torch.testing.assert_close(rri(clouds), usual, atol=1e-4, rtol=0)
+    torch.testing.assert_close(rigid_invariant_features(clouds), usual, atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +126,7 @@ def test_rri_in_blocks_and_threads_is_rri(monkeypatch: pytest.MonkeyPatch, n: in
     ids=["all equal", "collinear", "duplicates", "a point at the centroid"],
 )
 def test_rri_is_defined_everywhere(cloud: np.ndarray) -> None:
-    features = rri(torch.from_numpy(cloud.astype(np.float64))[None])[0]
+    features = rigid_invariant_features(torch.from_numpy(cloud.astype(np.float64))[None])[0]
     assert torch.isfinite(features).all()
     assert (features >= 0).all()
     assert (features[:, 40:60] <= math.pi + 1e-9).all() and (features[:, 60:] <= 2 * math.pi + 1e-9).all()
@@ -132,7 +136,7 @@ def test_rri_of_a_parallel_neighbour_and_of_the_centroid() -> None:
     cross = np.array(
         [[1, 0, 0], [-1, 0, 0], [0, 1, 0], [0, -1, 0], [0, 0, 0], [0.5, 0, 0], [-0.5, 0, 0]], dtype=np.float64
     )
-    features = rri(torch.from_numpy(cross)[None], 6)[0].reshape(7, 4, 6).numpy()
+    features = rigid_invariant_features(torch.from_numpy(cross)[None], 6)[0].reshape(7, 4, 6).numpy()
     assert features[4, 2].tolist() == [0] * 6 and features[4, 3].tolist() == [0] * 6
     near = features[0, 3]  # of (1, 0, 0): only (0, ±1, 0) have a direction around it, half a turn apart
     assert sorted(np.round(near, 6)) == [0, 0, 0, 0, round(math.pi, 6), round(math.pi, 6)]
@@ -140,7 +144,7 @@ def test_rri_of_a_parallel_neighbour_and_of_the_centroid() -> None:
 
 def test_rri_needs_k_and_one_points() -> None:
     with pytest.raises(ValueError, match="at least 21"):
-        rri(torch.zeros(1, 20, 3))
+        rigid_invariant_features(torch.zeros(1, 20, 3))
 
 
 # The two blocks
@@ -396,7 +400,7 @@ def trained() -> dict[str, DeepGMR]:
 
 def in_float64(source: np.ndarray, target: np.ndarray) -> np.ndarray:
     """The pose by the same weights, with every layer as trained, in float64."""
-    from methods.nn.learned import FOLDER
+    from methods.learned.base import FOLDER
 
     file = FOLDER / "deepgmr_shapes40_noisy.safetensors"
     net = GmrNet(GmrConfig())

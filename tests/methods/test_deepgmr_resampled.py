@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-
-from bench.metrics import rmse
-from common.errors import InputError
-from methods import training
-from methods._principal import candidates, distances
 from methods.base import NoSolution
+
+from bench.evaluation.metrics import rmse
+from common.errors import InputError
 from methods.deepgmr_resampled import DeepGMRResampled
+from methods.geometry.principal_axes import candidates, distances
+from methods.learned import training
+from methods.learned.weights import Card, save
 from methods.nn.aligned import AlignedNet, in_frame
 from methods.nn.gmr import GmrConfig
-from methods.nn.weights import Card, save
 from tests.methods.made import moved, pose
 
 

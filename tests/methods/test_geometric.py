@@ -4,15 +4,15 @@ import itertools
 
 import numpy as np
 import pytest
+from methods.base import Method, NoSolution, rigid
 from scipy.spatial.distance import cdist
 from scipy.spatial.transform import Rotation
 
 from common.errors import InputError
-from methods import _ransac
-from methods._features import normals, radius, unit_pair
-from methods._icp import FLAT, KERNELS, METRICS, directions, step, thinned
-from methods.base import Method, NoSolution, rigid
 from methods.fgr import Fgr
+from methods.geometry import ransac
+from methods.geometry.features import normals, radius, unit_pair
+from methods.geometry.icp import FLAT, KERNELS, METRICS, directions, step, thinned
 from methods.icp import Icp
 from methods.ransac import Ransac
 from tests.methods.made import lumpy
@@ -270,7 +270,7 @@ def test_triple_poses_are_least_squares() -> None:
     rng = np.random.default_rng(2)
     p = rng.normal(size=(30, 3, 3))
     q = p @ Rotation.random(random_state=4).as_matrix().T + rng.normal(scale=0.02, size=p.shape)
-    R, t = _ransac.triple_poses(*(x.transpose(2, 1, 0).astype(np.float32) for x in (p, q)))
+    R, t = ransac.triple_poses(*(x.transpose(2, 1, 0).astype(np.float32) for x in (p, q)))
     for b in range(30):
         expected, _ = Rotation.align_vectors(q[b] - q[b].mean(axis=0), p[b] - p[b].mean(axis=0))
         assert np.allclose(R[..., b], expected.as_matrix(), atol=1e-4)
@@ -286,22 +286,22 @@ def test_scores_are_counts_of_inliers() -> None:
     moved = np.einsum("bij,kj->bki", turns, p) + truth[:3, 3]
     counts = (np.linalg.norm(moved - q, axis=2) < 0.1).sum(axis=1)
     t = np.repeat(truth[:3, 3:], 40, axis=1)
-    poses = _ransac.pose_features(turns.transpose(1, 2, 0).astype(np.float32), t.astype(np.float32))
-    features = _ransac.match_features(p, q, 0.1)
-    assert _ransac.best_pose(poses, features, 0) == (counts.argmax(), counts.max())
-    assert _ransac.best_pose(poses, features, int(counts.max()) - 1) == (counts.argmax(), counts.max())
-    assert _ransac.best_pose(poses, features, int(counts.max())) == (0, 0)
+    poses = ransac.pose_features(turns.transpose(1, 2, 0).astype(np.float32), t.astype(np.float32))
+    features = ransac.match_features(p, q, 0.1)
+    assert ransac.best_pose(poses, features, 0) == (counts.argmax(), counts.max())
+    assert ransac.best_pose(poses, features, int(counts.max()) - 1) == (counts.argmax(), counts.max())
+    assert ransac.best_pose(poses, features, int(counts.max())) == (0, 0)
 
 
 def test_least_squares_agrees_with_scipy() -> None:
     rng = np.random.default_rng(8)
     p, q = rng.normal(size=(2, 40, 3))
-    T = _ransac.least_squares(p, q)
+    T = ransac.least_squares(p, q)
     expected, _ = Rotation.align_vectors(q - q.mean(axis=0), p - p.mean(axis=0))
     assert np.allclose(T[:3, :3], expected.as_matrix(), atol=1e-9)
     assert np.allclose(p.mean(axis=0) @ T[:3, :3].T + T[:3, 3], q.mean(axis=0))
     with pytest.raises(NoSolution, match="line"):
-        _ransac.least_squares(LINE, LINE)
+        ransac.least_squares(LINE, LINE)
 
 
 def test_ransac_finds_one_right_match_in_twenty_if_it_tries_often_enough() -> None:
@@ -309,11 +309,11 @@ def test_ransac_finds_one_right_match_in_twenty_if_it_tries_often_enough() -> No
     p, q = rng.uniform(-1, 1, size=(2, 400, 3))
     truth = rigid(Rotation.random(random_state=3).as_matrix(), np.array([0.1, 0.2, 0.3]))
     q[:20] = p[:20] @ truth[:3, :3].T + truth[:3, 3]
-    T, inliers = _ransac.ransac(p, q, 200_000, 0.05, 0.9, np.random.default_rng(1))
+    T, inliers = ransac.ransac(p, q, 200_000, 0.05, 0.9, np.random.default_rng(1))
     assert 20 <= inliers <= 30
     assert np.abs(T - truth).max() < 0.05
     with pytest.raises(NoSolution, match="none of 10 triples"):
-        _ransac.ransac(p[20:], q[20:], 10, 1e-4, 0.9, np.random.default_rng(1))
+        ransac.ransac(p[20:], q[20:], 10, 1e-4, 0.9, np.random.default_rng(1))
 
 
 def test_the_two_ransacs_do_all_their_iterations() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from methods.base import NoSolution, Pose, rigid
 from scipy.spatial.transform import Rotation
 from scipy.stats import multivariate_normal
 from sklearn.mixture import GaussianMixture
@@ -12,9 +13,8 @@ from sklearn.mixture import GaussianMixture
 from common.errors import InputError
 from datasets import registry as data
 from datasets.problems import ProblemKey, make_problem
-from methods import _hgmm as hgmm
-from methods import registry
-from methods.base import NoSolution, Pose, rigid
+from methods.core import registry
+from methods.geometry import hgmm as hgmm
 from methods.hgmr import Hgmr
 from tests.methods.made import lumpy
 

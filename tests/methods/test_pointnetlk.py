@@ -8,9 +8,9 @@ import torch
 from scipy.linalg import expm
 from scipy.spatial.transform import Rotation
 
-from bench.conformance import CHECKS, reply_of
+from bench.conformance.checks import CHECKS, run_check
 from common.errors import InputError
-from methods import registry
+from methods.core import registry
 from methods.nn.lk import LkConfig, LkNet, align, exponential, inverse, jacobian
 from methods.nn.matching import moved
 from methods.pointnetlk import PointNetLK, PointNetLKSmall
@@ -137,7 +137,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> PointNetLKSmall:
 
 @pytest.mark.parametrize("name", list(CHECKS))
 def test_conforms_even_untrained(tiny: PointNetLKSmall, name: str) -> None:
-    reply = reply_of(tiny, name)
+    reply = run_check(tiny, name)
     assert reply["status"] == "ok", reply["message"]
 
 

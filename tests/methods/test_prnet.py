@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from bench.conformance import CHECKS, reply_of
+from bench.conformance.checks import CHECKS, run_check
 from common.errors import InputError
-from methods import registry, training
+from methods.core import registry
+from methods.learned import training
 from methods.nn.matching import motion_loss, moved
 from methods.nn.prnet import PrnetConfig, PrnetNet
 from methods.prnet import Prnet, PrnetSmall
@@ -143,7 +144,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> PrnetSmall:
 
 @pytest.mark.parametrize("name", [c for c in CHECKS if c != "known poses"])
 def test_conforms_even_untrained(tiny: PrnetSmall, name: str) -> None:
-    reply = reply_of(tiny, name)
+    reply = run_check(tiny, name)
     assert reply["status"] == "ok", reply["message"]
 
 

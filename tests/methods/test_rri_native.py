@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from methods.base import Unavailable
 from scipy.spatial import cKDTree
 
-from methods import _native, _rri_native
-from methods.base import Unavailable
 from methods.deepgmr import DeepGMR
+from methods.native import build, rri
 from methods.nn import rri as rri_module
 from methods.nn.gmr import GmrConfig, GmrNet
-from methods.nn.rri import implementation, rri
+from methods.nn.rri import implementation, rigid_invariant_features
 from tests.methods.made import pose
 from tests.methods.test_deepgmr import blob, by_definition
 
@@ -30,7 +30,7 @@ def _one_thread() -> None:
 @pytest.fixture(scope="module")
 def kernel() -> None:
     try:
-        _rri_native.build()
+        rri.build_kernel()
     except Unavailable as reason:
         pytest.skip(f"the kernel cannot be had here: {reason}")
     assert implementation("cpu", 20) == "native"
@@ -39,8 +39,8 @@ def kernel() -> None:
 def by_torch(clouds: torch.Tensor, k: int = 20) -> torch.Tensor:
     """`rri` without the kernel."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_rri_native, "library", lambda: None)
-        return rri(clouds, k)
+        patch.setattr(rri, "library", lambda: None)
+        return rigid_invariant_features(clouds, k)
 
 
 def clouds_of(*clouds: np.ndarray) -> torch.Tensor:
@@ -49,7 +49,7 @@ def clouds_of(*clouds: np.ndarray) -> torch.Tensor:
 
 def assert_same(clouds: torch.Tensor, k: int = 20) -> None:
     """Equal to rounding, but for the few neighbours whose distances or azimuths are equal to rounding and change places."""
-    ours, theirs = rri(clouds, k), by_torch(clouds, k)
+    ours, theirs = rigid_invariant_features(clouds, k), by_torch(clouds, k)
     assert ours.shape == theirs.shape and torch.isfinite(ours).all()
     scale = theirs[..., : 2 * k].abs().amax() or 1.0
     apart = (ours - theirs).abs()
@@ -85,41 +85,41 @@ def test_every_number_of_neighbours(kernel: None, k: int) -> None:
 @pytest.mark.parametrize(("n", "k"), [(60, 7), (21, 20), (90, 40)])
 def test_it_is_its_definition(kernel: None, n: int, k: int) -> None:
     cloud = blob(n, 4)
-    ours = rri(clouds_of(cloud), k)[0].numpy()
+    ours = rigid_invariant_features(clouds_of(cloud), k)[0].numpy()
     np.testing.assert_allclose(ours, by_definition(cloud.astype(np.float64), k), atol=2e-4)
 
 
 def test_more_neighbours_than_it_holds_go_to_torch(kernel: None) -> None:
     cloud = clouds_of(blob(100))
     assert implementation("cpu", 65) == "torch"
-    assert torch.equal(rri(cloud, 65), by_torch(cloud, 65))
+    assert torch.equal(rigid_invariant_features(cloud, 65), by_torch(cloud, 65))
 
 
 def test_it_does_not_change_with_the_pose_but_under_reflection(kernel: None) -> None:
     cloud = blob(500)
     other = cloud @ pose(3)[:3, :3].T + [0.5, -0.2, 0.1]
-    first, second = rri(clouds_of(cloud, other))
+    first, second = rigid_invariant_features(clouds_of(cloud, other))
     assert ((first - second).abs() > 2e-3).float().mean() < 1e-3
-    assert (first - rri(clouds_of(cloud * [-1, 1, 1]))[0]).abs().max() > 0.1
+    assert (first - rigid_invariant_features(clouds_of(cloud * [-1, 1, 1]))[0]).abs().max() > 0.1
 
 
 @pytest.mark.parametrize("threads", [2, 3, 5])
 def test_threads_and_pieces_change_no_bit(kernel: None, monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
     clouds = clouds_of(*(blob(2500, s) for s in range(3)))
-    usual = rri(clouds)
+    usual = rigid_invariant_features(clouds)
     torch.set_num_threads(threads)
-    assert torch.equal(rri(clouds), usual)
+    assert torch.equal(rigid_invariant_features(clouds), usual)
     monkeypatch.setattr(rri_module, "_PLACES", 37)
-    assert torch.equal(rri(clouds), usual)
-    assert all(torch.equal(rri(clouds[i : i + 1])[0], usual[i]) for i in range(3))
+    assert torch.equal(rigid_invariant_features(clouds), usual)
+    assert all(torch.equal(rigid_invariant_features(clouds[i : i + 1])[0], usual[i]) for i in range(3))
 
 
 def test_input_that_is_not_contiguous(kernel: None) -> None:
     cloud = clouds_of(blob(200, 0), blob(200, 1))
-    usual = rri(cloud)
+    usual = rigid_invariant_features(cloud)
     for other in (cloud.transpose(1, 2).contiguous().transpose(1, 2), torch.cat([cloud, cloud], dim=2)[..., :3]):
         assert not other.is_contiguous()
-        torch.testing.assert_close(rri(other), usual, atol=1e-3, rtol=0)
+        torch.testing.assert_close(rigid_invariant_features(other), usual, atol=1e-3, rtol=0)
 
 
 # Where neighbours or angles are not unique
@@ -132,12 +132,12 @@ def sorted_blocks(features: torch.Tensor, k: int) -> torch.Tensor:
 
 def test_duplicates(kernel: None) -> None:
     cloud = clouds_of(np.repeat(blob(40), 30, axis=0))  # 29 others at the very place: all k neighbours
-    ours, theirs = rri(cloud), by_torch(cloud)
+    ours, theirs = rigid_invariant_features(cloud), by_torch(cloud)
     torch.testing.assert_close(
         ours[..., :60], theirs[..., :60], atol=1e-3, rtol=0
     )  # an angle of 0 is one of 3e-4 to rounding
     cloud = clouds_of(np.repeat(blob(300), 2, axis=0))
-    ours, theirs = (sorted_blocks(f, 20) for f in (rri(cloud), by_torch(cloud)))
+    ours, theirs = (sorted_blocks(f, 20) for f in (rigid_invariant_features(cloud), by_torch(cloud)))
     torch.testing.assert_close(ours[..., :3, :], theirs[..., :3, :], atol=1e-3, rtol=0)
     assert (ours[..., 3, :].sum(-1) - theirs[..., 3, :].sum(-1)).abs().max() < 1e-3  # they add up to whole turns
 
@@ -145,14 +145,14 @@ def test_duplicates(kernel: None) -> None:
 @pytest.mark.parametrize("length", [1.0, 1e-3, 1e3])
 def test_collinear_neighbours(kernel: None, length: float) -> None:
     line = np.outer(length * np.linspace(-1, 1, 64) ** 3, [1.0, 0.0, 0.0])  # the directions are exact: every gap is 0
-    ours = rri(clouds_of(line))
+    ours = rigid_invariant_features(clouds_of(line))
     torch.testing.assert_close(ours[..., :60], by_torch(clouds_of(line))[..., :60], atol=1e-5 * max(1, length), rtol=0)
     assert (ours[..., 60:] == 0).all()
 
 
 def test_a_point_at_the_centroid_and_parallel_neighbours(kernel: None) -> None:
     cross = np.array([[1, 0, 0], [-1, 0, 0], [0, 1, 0], [0, -1, 0], [0, 0, 0], [0.5, 0, 0], [-0.5, 0, 0]])
-    features = rri(clouds_of(cross), 6)[0].reshape(7, 4, 6)
+    features = rigid_invariant_features(clouds_of(cross), 6)[0].reshape(7, 4, 6)
     assert (features[4, 2:] == 0).all()
     half = round(np.pi, 5)  # of (1, 0, 0): only (0, ±1, 0) have a direction around it, half a turn apart
     assert sorted(round(x, 5) for x in features[0, 3].tolist()) == [0, 0, 0, 0, half, half]
@@ -164,7 +164,7 @@ def test_equal_azimuths_have_one_gap(kernel: None, flush: bool) -> None:
     ring = np.array([[1, 0, 1], [2, 0, 1.5], [3, 0, 0.5], [-1, 0, 1], [-2, 0, 1.5], [-3, 0, -7.5]])
     cloud = clouds_of(np.vstack([up, ring]))
     torch.set_flush_denormal(flush)
-    for features in (rri(cloud, 6), by_torch(cloud, 6)):
+    for features in (rigid_invariant_features(cloud, 6), by_torch(cloud, 6)):
         gaps = features[0, 0].reshape(4, 6)[3]
         assert sorted(round(x, 5) for x in gaps.tolist()) == [0, 0, 0, 0, *[round(np.pi, 5)] * 2]
     torch.set_flush_denormal(False)
@@ -176,7 +176,7 @@ def test_equal_azimuths_have_one_gap(kernel: None, flush: bool) -> None:
 @pytest.mark.parametrize("scale", [1e-30, 1e-20, 1e-9, 1e-3, 1e9, 1e14, 1e18, 1e25])
 def test_any_unit(kernel: None, scale: float) -> None:
     cloud = blob(200).astype(np.float64)
-    usual, ours = (rri(clouds_of(s * cloud), 20)[0].double() for s in (1.0, scale))
+    usual, ours = (rigid_invariant_features(clouds_of(s * cloud), 20)[0].double() for s in (1.0, scale))
     if scale < 1e25:  # torch's norms overflow there, and without an error
         assert torch.isfinite(ours).all()
     if 1e-9 <= scale <= 1e14:
@@ -190,7 +190,9 @@ def test_denormals_are_flushed_and_change_nothing(kernel: None) -> None:
     flat = cloud * [1, 1, 0]
     for flush in (True, False):
         torch.set_flush_denormal(flush)
-        torch.testing.assert_close(rri(clouds_of(cloud)), rri(clouds_of(flat)), atol=1e-5, rtol=0)
+        torch.testing.assert_close(
+            rigid_invariant_features(clouds_of(cloud)), rigid_invariant_features(clouds_of(flat)), atol=1e-5, rtol=0
+        )
     torch.set_flush_denormal(False)
 
 
@@ -199,19 +201,22 @@ def test_what_is_not_finite_is_an_error_as_without_the_kernel(kernel: None, odd:
     cloud = blob(100)
     cloud[50, 1] = odd
     with pytest.raises(ValueError, match="finite"):
-        rri(clouds_of(cloud))
+        rigid_invariant_features(clouds_of(cloud))
 
 
 def test_all_equal_points(kernel: None) -> None:
     for count in (30, 3000):
-        assert (rri(torch.ones(1, count, 3)) == 0).all()
+        assert (rigid_invariant_features(torch.ones(1, count, 3)) == 0).all()
 
 
 def test_float64_and_gradients_go_on_as_before(kernel: None) -> None:
     cloud = torch.from_numpy(blob(60).astype(np.float64))[None]
-    assert torch.equal(rri(cloud), by_torch(cloud)) and rri(cloud).dtype == torch.float64
+    assert (
+        torch.equal(rigid_invariant_features(cloud), by_torch(cloud))
+        and rigid_invariant_features(cloud).dtype == torch.float64
+    )
     leaf = clouds_of(blob(60)).requires_grad_()
-    assert not rri(leaf).requires_grad
+    assert not rigid_invariant_features(leaf).requires_grad
     net = GmrNet(GmrConfig(k=8, local=(16, 32), head=(24, 16), components=6))
     net(net.describe(leaf)).square().sum().backward()
     assert all(p.grad is not None for p in net.parameters())
@@ -221,9 +226,9 @@ def test_float64_and_gradients_go_on_as_before(kernel: None) -> None:
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """An empty cache, and nothing loaded."""
     monkeypatch.setenv("BENCH_CACHE", str(tmp_path))
-    _rri_native.library.cache_clear()
+    rri.library.cache_clear()
     yield tmp_path
-    _rri_native.library.cache_clear()
+    rri.library.cache_clear()
 
 
 @pytest.mark.parametrize("instructions", [(), ("avx2", "fma3", "bmi2")])
@@ -238,7 +243,9 @@ def test_processors_with_fewer_instructions(
     for n, k in ((17, 16), (300, 64), (1000, 20), (5000, 20)):
         assert_same(clouds_of(blob(n, k)), k)
     twice = np.concatenate([blob(200), blob(200)])
-    ours, theirs = (sorted_blocks(f, 20) for f in (rri(clouds_of(twice)), by_torch(clouds_of(twice))))
+    ours, theirs = (
+        sorted_blocks(f, 20) for f in (rigid_invariant_features(clouds_of(twice)), by_torch(clouds_of(twice)))
+    )
     torch.testing.assert_close(ours[..., :2, :], theirs[..., :2, :], atol=1e-5, rtol=0)
 
 
@@ -247,7 +254,7 @@ def test_processors_with_fewer_instructions(
 
 def assert_torch_answers() -> None:
     cloud = clouds_of(blob(100))
-    assert rri(cloud).shape == (1, 100, 80) and implementation("cpu", 20) == "torch"
+    assert rigid_invariant_features(cloud).shape == (1, 100, 80) and implementation("cpu", 20) == "torch"
     method = DeepGMR(untrained=True)
     method.begin(0)
     method.setup("cpu", 0, "shapes40")
@@ -257,38 +264,38 @@ def assert_torch_answers() -> None:
 
 
 def test_without_a_compiler_torch_answers_and_says_so(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_native.shutil, "which", lambda name: None)
+    monkeypatch.setattr(build.shutil, "which", lambda name: None)
     with pytest.raises(Unavailable, match=r"no g\+\+; install it"):
-        _rri_native.build()
+        rri.build_kernel()
     assert_torch_answers()
     assert not [f for f in bare.iterdir() if f.is_dir()]
 
 
 def test_a_compiler_that_fails_breaks_nothing_and_leaves_nothing(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_native.shutil, "which", lambda name: "/usr/bin/g++")
+    monkeypatch.setattr(build.shutil, "which", lambda name: "/usr/bin/g++")
     refused = subprocess.CompletedProcess([], 1, "", "a warning\nerror: no such option")
-    monkeypatch.setattr(_native.subprocess, "run", lambda *_, **__: refused)
+    monkeypatch.setattr(build.subprocess, "run", lambda *_, **__: refused)
     with pytest.raises(
         Unavailable, match=r"g\+\+ cannot compile rri\.cc: error: no such option; mend the compiler for"
     ):
-        _rri_native.build()
+        rri.build_kernel()
     assert_torch_answers()
     assert [f.suffix for f in bare.iterdir()] == [".lock"]
 
 
 def test_a_cache_that_cannot_be_written_or_loaded_breaks_nothing(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (bare / "file").write_text("")
-    monkeypatch.setattr(_native.shutil, "which", lambda name: "/usr/bin/g++")
+    monkeypatch.setattr(build.shutil, "which", lambda name: "/usr/bin/g++")
     monkeypatch.setenv("BENCH_CACHE", str(bare / "file" / "below"))
     with pytest.raises(Unavailable, match=r"cannot be written.*set BENCH_CACHE"):
-        _rri_native.build()
+        rri.build_kernel()
     monkeypatch.setenv("BENCH_CACHE", str(bare))
-    monkeypatch.setattr(_native, "build", lambda *_: bare / "file")  # not a library
+    monkeypatch.setattr(build, "build", lambda *_: bare / "file")  # not a library
     assert_torch_answers()
 
 
 def test_several_processes_build_it_once(kernel: None, bare: Path) -> None:
-    run = [sys.executable, "-m", "methods._rri_native"]
+    run = [sys.executable, "-m", "methods.native.rri"]
     running = [subprocess.Popen(run, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     said = {process.communicate(timeout=300)[0].strip() for process in running}
     assert len(said) == 1 and [process.returncode for process in running] == [0] * 3
@@ -296,8 +303,8 @@ def test_several_processes_build_it_once(kernel: None, bare: Path) -> None:
 
 
 def test_what_is_built_needs_no_compiler(kernel: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    _rri_native.library.cache_clear()
-    monkeypatch.setattr(_native.shutil, "which", lambda name: None)
+    rri.library.cache_clear()
+    monkeypatch.setattr(build.shutil, "which", lambda name: None)
     assert implementation("cpu", 20) == "native"
 
 

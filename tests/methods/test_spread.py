@@ -8,7 +8,7 @@ import time
 import pytest
 import torch
 
-from methods.nn.spread import calm, spread, usable
+from methods.nn.spread import max_threads, single_threaded, spread
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
@@ -23,7 +23,7 @@ def test_each_part_has_one_thread_and_nested_parts_stay_on_it() -> None:
 
     def work(_: int) -> set[int]:
         time.sleep(0.01)
-        assert torch.get_num_threads() == 1 and usable() == 1
+        assert torch.get_num_threads() == 1 and max_threads() == 1
         return set(spread(lambda _: threading.get_ident(), range(4))) | {threading.get_ident()}
 
     found = spread(work, range(12))
@@ -33,10 +33,10 @@ def test_each_part_has_one_thread_and_nested_parts_stay_on_it() -> None:
 
 def test_calm_leaves_threads_to_spread_alone() -> None:
     torch.set_num_threads(2)
-    with calm(usable()):
-        assert torch.get_num_threads() == 1 and usable() == 2
+    with single_threaded(max_threads()):
+        assert torch.get_num_threads() == 1 and max_threads() == 2
         assert len({*spread(lambda _: time.sleep(0.02) or threading.get_ident(), range(6))}) == 2
-    assert torch.get_num_threads() == usable() == 2
+    assert torch.get_num_threads() == max_threads() == 2
 
 
 def test_no_gradient_and_the_mode_of_the_asking_thread() -> None:
@@ -58,4 +58,4 @@ def test_an_error_comes_through_and_the_threads_are_as_before(bad: int) -> None:
 
     with pytest.raises(ValueError, match=f"part {bad}"):
         spread(work, range(6))
-    assert torch.get_num_threads() == usable() == 2
+    assert torch.get_num_threads() == max_threads() == 2

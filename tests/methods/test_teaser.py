@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from methods.base import NoSolution, Unavailable, rigid
 from scipy.spatial.transform import Rotation
 
-from methods import _teaser_native as native
-from methods.base import NoSolution, Unavailable, rigid
+from methods.native import teaser as native
 from methods.teaser import Teaser
 from tests.methods.test_geometric import problem
 
@@ -109,7 +109,7 @@ def test_without_network_or_with_another_file_it_is_unavailable_and_leaves_nothi
     with pytest.raises(
         Unavailable, match=r"pip cannot fetch cmeel-teaser-plusplus==2\.0: ERROR: no connection; connect"
     ):
-        native.build()
+        native.build_library()
 
     def forge(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         place = Path(command[command.index("--dest") + 1])
@@ -119,7 +119,7 @@ def test_without_network_or_with_another_file_it_is_unavailable_and_leaves_nothi
 
     monkeypatch.setattr(subprocess, "run", forge)
     with pytest.raises(Unavailable, match=r"x\.whl has SHA-256"):
-        native.build()
+        native.build_library()
     assert not native.folder().exists() and not list(bare.glob("tmp*"))
 
 
@@ -136,7 +136,7 @@ def test_unpacking_stays_in_its_folder(tmp_path: Path) -> None:
 
 
 def test_the_command_says_where_or_why() -> None:
-    done = subprocess.run([sys.executable, "-m", "methods._teaser_native"], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-m", "methods.native.teaser"], capture_output=True, text=True, timeout=300)
     assert (
         native.BUILT in {f.name for f in Path(done.stdout.strip().removeprefix("TEASER++: ")).iterdir()}
         if done.returncode == 0

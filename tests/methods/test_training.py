@@ -23,16 +23,16 @@ from scipy.spatial.transform import Rotation
 from common.errors import InputError
 from datasets.registry import load
 from datasets.symmetry import members
-from methods import training
 from methods.deepgmr import DeepGMR
-from methods.training import (
+from methods.learned import training
+from methods.learned.training import (
     Part,
     Settings,
     Trainer,
     add_arguments,
-    ahead,
     command_of,
     points_at,
+    prefetch,
     rmse,
     settings_of,
     train,
@@ -170,9 +170,9 @@ def test_points_in_turn(settings: Settings) -> None:
 
 
 def test_ahead_keeps_the_order_and_passes_errors_on() -> None:
-    assert list(ahead(lambda i: i, 3, 20)) == list(range(3, 20))  # type: ignore[arg-type, return-value]
+    assert list(prefetch(lambda i: i, 3, 20)) == list(range(3, 20))  # type: ignore[arg-type, return-value]
     with pytest.raises(ZeroDivisionError):
-        list(ahead(lambda i: 1 // (5 - i), 0, 9))  # type: ignore[arg-type, return-value]
+        list(prefetch(lambda i: 1 // (5 - i), 0, 9))  # type: ignore[arg-type, return-value]
 
 
 def test_rmse_is_its_formula() -> None:
@@ -269,7 +269,7 @@ def test_problems_are_drawn_with_denormals_kept() -> None:
     """Flushed, they change the problems, and a tree of points with denormal coordinates never ends."""
     torch.set_flush_denormal(True)
     try:
-        drawn = list(ahead(lambda i: np.array([1e-310]) * 2.0**i, 0, 2))  # type: ignore[arg-type, return-value]
+        drawn = list(prefetch(lambda i: np.array([1e-310]) * 2.0**i, 0, 2))  # type: ignore[arg-type, return-value]
     finally:
         torch.set_flush_denormal(False)
     assert (np.concatenate(drawn) > 0).all()  # type: ignore[arg-type]

@@ -7,7 +7,6 @@ import sys
 import time
 
 import numpy as np
-
 from methods.base import Method, NoSolution, Unavailable
 
 

@@ -3,7 +3,6 @@
 import time
 
 import numpy as np
-
 from methods.base import Method, rigid
 
 

@@ -1,8 +1,7 @@
 """A random method, for tests."""
 
-from scipy.spatial.transform import Rotation
-
 from methods.base import Method, rigid
+from scipy.spatial.transform import Rotation
 
 
 class Lottery(Method):

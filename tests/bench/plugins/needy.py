@@ -1,7 +1,6 @@
 """A method whose package is not there."""
 
 import numpy as np
-
 from methods.base import Method
 
 

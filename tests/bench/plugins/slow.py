@@ -5,7 +5,6 @@ import signal
 import time
 
 import numpy as np
-
 from methods.base import Method
 
 

@@ -1,0 +1,1 @@
+"""Evaluate stored poses: metrics, statistics, tables."""

@@ -1,0 +1,89 @@
+"""Where pieces of work go: processes of this machine (loky), or the workers of a Dask scheduler, both through joblib."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from bench.execution import pool_worker
+from bench.execution.context import RunContext
+from bench.isolation import interrupt
+from bench.planning.tasks import Task
+from bench.storage.outcome import Outcome
+from common.errors import InputError
+
+CONNECT_TIMEOUT_S = 15
+
+
+class WorkerLost(Exception):
+    """A process of the pool died; what it had not handed in is lost."""
+
+
+def run_batches(loads: Iterable[list[Task]], place: RunContext) -> Iterator[tuple[Task, list[Outcome]]]:
+    """What `solve.solve_load` returns for each load, in the order in which they are done.
+
+    Raises:
+        WorkerLost: a process of this machine's pool was killed. (A Dask scheduler gives its piece to another worker.)
+    """
+    from joblib import Parallel, delayed
+    from joblib.externals.loky.process_executor import BrokenProcessPool
+
+    with _backend(place) as options:
+        pool = Parallel(return_as="generator_unordered", batch_size=1, **options)
+        try:
+            for found in pool(delayed(pool_worker.solve_batch)(load) for load in loads if not interrupt.requested()):
+                yield from found
+        except BrokenProcessPool as error:
+            raise WorkerLost(str(error).split("\n")[0]) from error
+
+
+@contextmanager
+def _backend(place: RunContext) -> Iterator[dict[str, Any]]:
+    """Options for joblib; the workers' method processes are gone when it ends."""
+    if place.scheduler:
+        from joblib import parallel_config
+
+        with _dask(place.scheduler) as client, parallel_config(backend="dask", n_jobs=-1):
+            yield {}
+            client.run(pool_worker.close_all)
+        return
+    try:
+        yield {"backend": "loky", "n_jobs": place.jobs}
+    finally:
+        pool_worker.close_all()
+        if place.jobs != 1:
+            from joblib.externals.loky import get_reusable_executor
+
+            get_reusable_executor().shutdown(wait=True, kill_workers=interrupt.requested())
+
+
+def notify_workers() -> None:
+    """Ask the processes of this machine's pool to hand in what they have."""
+    import psutil
+
+    for process in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):
+            if "loky" in " ".join(process.cmdline()):
+                process.send_signal(signal.SIGINT)
+
+
+@contextmanager
+def _dask(scheduler: str) -> Iterator[Any]:
+    try:
+        from distributed import Client
+    except ImportError:
+        raise InputError("--backend dask: distributed is missing; pip install -r requirements-cluster.txt") from None
+    try:
+        client = Client(scheduler, timeout=CONNECT_TIMEOUT_S)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError) as error:
+        reason = str(error).split("\n")[0]
+        raise InputError(f"--scheduler {scheduler}: no answer ({reason}); start one with: dask scheduler") from error
+    with client:
+        if not client.scheduler_info()["workers"]:
+            raise InputError(
+                f"--scheduler {scheduler}: it has no workers; start one with: dask worker {scheduler} --nthreads 1"
+            )
+        yield client

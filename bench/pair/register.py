@@ -1,0 +1,96 @@
+"""Every method on two clouds of one's own, each in a process of its own that is timed and can be killed."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.conformance.command import default_domain
+from bench.execution.pool_worker import validate_reply
+from bench.isolation.process import Limits, MethodProcess, MethodSetup
+from bench.pair.clouds import Scans
+from common import specs
+from common.keys import seed_of
+from methods.core import registry
+
+WARM_UP = 256
+"""Points of the call that comes first and is not timed."""
+
+REPORTED = ("confidence", "inliers", "clique", "matches", "converged")
+"""Notes by which methods tell how sure they are, the most telling first. Not comparable between methods."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of a method. The pose maps source into target in the files' frames; None unless the status is ok."""
+
+    method: str
+    kind: str
+    status: str
+    time_ms: float
+    pose: NDArray[np.float64] | None
+    message: str
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def confidence(self) -> str:
+        """What the method says of its own answer: the first of `REPORTED` that it noted."""
+        for name in REPORTED:
+            if isinstance(value := self.notes.get(name), int | float):
+                return f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
+        return ""
+
+
+def defaults() -> dict[str, Any]:
+    """What is done unless told otherwise (`defaults.toml`)."""
+    return tomllib.loads((files("bench.pair") / "defaults.toml").read_text(encoding="utf-8"))
+
+
+def chosen(asked: list[str] | None, plugins: Path | None) -> list[str]:
+    """The methods to ask: those named; without a name, all but controls and those that are left out.
+
+    Raises:
+        InputError: an unknown name or parameter.
+    """
+    said = defaults()
+    offers = registry.available(plugins)
+    everything = [n for n, offer in offers.items() if offer.cls.kind != "control" and offer.cls.in_all] + said["chains"]
+    if asked is None:
+        names = [n for n in everything if n not in said["leave_out"]]
+    else:
+        names = [n for text in specs.split_list(asked) for n in (everything if text == "all" else [text])]
+    for name in names:
+        registry.build(name, plugins)
+    return list(dict.fromkeys(names))
+
+
+def register_all(
+    scans: Scans, methods: Iterable[str], limits: Limits, device: str, threads: int, plugins: Path | None
+) -> Iterator[Answer]:
+    """The answer of each method, as it comes.
+
+    Raises:
+        InputError: a method was given bad input, such as weights of another architecture.
+    """
+    source, target = scans.given()
+    for method in methods:
+        kind = registry.kind_of(registry.build(method, plugins))
+        # No weights are trained on one's own files: those of the main job serve.
+        child = MethodProcess(MethodSetup(method, default_domain(), device, threads, plugins=plugins), limits)
+        seed = seed_of("pair", method)
+        try:
+            if child.start()["status"] == "ok":  # what the first call loads is not the method's time
+                child.register(source[:: -(-len(source) // WARM_UP)], target[:: -(-len(target) // WARM_UP)], seed)
+            reply = validate_reply(child.register(source, target, seed))
+        finally:
+            child.close()
+        pose = None if reply["pose"] is None else scans.restored(reply["pose"])
+        spent, message = reply.get("time_ms", float("nan")), reply.get("message", "")
+        yield Answer(method, kind, reply["status"], spent, pose, message, reply.get("notes", {}))

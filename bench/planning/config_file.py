@@ -1,0 +1,119 @@
+"""`--config FILE`: what can stand on the command line, in a TOML file or taken from a run's `run.json`."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from common.errors import InputError, unknown
+
+EXTRA_GRID_KEYS = ("methods", "datasets", "conditions", "points")
+TABLES = {"limits": None, "timing": ("points", "rounds", "budget_s"), "more": EXTRA_GRID_KEYS}
+"""Tables of a preset that a file may hold too, and their keys; None for any. Of `more` there may be several."""
+_OF_RUN = {
+    "methods": "methods",
+    "datasets": "datasets",
+    "conditions": "conditions",
+    "points": "points",
+    "angles": "angles",
+    "sampler": "sampler",
+    "problems": "problems",
+    "seed": "seed",
+    "threads": "threads",
+    "device": "device",
+    "timeout": "timeout",
+    "memory-limit": "memory_limit_gb",
+    "repeats": "repeats",
+    "batch": "batch",
+}
+"""Flag to field of the configuration in a `run.json`."""
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """Flags with their values, and what stands in the place of a preset's tables."""
+
+    file: Path
+    flags: dict[str, Any]
+    tables: dict[str, Any]
+
+    def arguments(self, known: Collection[str]) -> list[str]:
+        """The same as arguments of a command line, to stand before those that were typed, which so win.
+
+        Args:
+            known: the flags of the command, without the dashes.
+
+        Raises:
+            InputError: there is no such flag, or its value is a table.
+        """
+        found = []
+        for name, value in self.flags.items():
+            flag = name.replace("_", "-")
+            if flag not in known:
+                raise unknown(f"setting of {self.file}", name, known)
+            if isinstance(value, dict):
+                raise InputError(f"--config {self.file}: field '{name}' is a table; give a value or a list")
+            if value is not False:  # a switch that is off is not there
+                found.append(f"--{flag}" if value is True else f"--{flag}={_text(value)}")
+        return found
+
+
+def read(file: Path) -> ConfigFile:
+    """The content of a TOML file, or the configuration of a finished run from its `run.json`.
+
+    Raises:
+        InputError: the file is missing, or neither TOML nor a run's JSON.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+        content = _of_run(json.loads(text)["config"]) if file.suffix == ".json" else tomllib.loads(text)
+    except OSError as error:
+        raise InputError(
+            f"--config {file}: cannot be read ({error.strerror}); give a TOML file or a run.json"
+        ) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        said = " ".join(str(error).split())
+        raise InputError(f"--config {file}: neither TOML nor a run.json ({said}); see docs/configuration.md") from error
+    tables = {name: content.pop(name) for name in TABLES if name in content}
+    for name, table in tables.items():
+        for one in _tables(file, table) if name == "more" else [table]:
+            _check(file, name, one)
+    return ConfigFile(file, content, tables)
+
+
+def _tables(file: Path, value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise InputError(f"--config {file}: field 'more' is no list of tables; write [[more]]")
+    return value
+
+
+def _check(file: Path, name: str, table: Any) -> None:
+    if not isinstance(table, dict):
+        raise InputError(f"--config {file}: field '{name}' is no table; write [{name}]")
+    if name == "more" and (missing := sorted({*EXTRA_GRID_KEYS} - {*table})):
+        raise InputError(
+            f"--config {file}: a table [[more]] lacks '{missing[0]}'; give {', '.join(EXTRA_GRID_KEYS)}, each a list"
+        )
+    keys = TABLES[name]
+    for key, value in table.items():
+        if keys is not None and key not in keys:
+            raise unknown(f"setting of {file}, [{name}]", key, keys)
+        if name == "more" and not isinstance(value, list):
+            raise InputError(f"--config {file}: field 'more.{key}' is not a list; write {key} = [{value!r}]")
+
+
+def _of_run(config: dict[str, Any]) -> dict[str, Any]:
+    """A run's configuration as flags and tables; equal ones give runs of equal hash."""
+    config = {"repeats": 1, "batch": 1} | config  # which runs of earlier versions do not say
+    flags = {flag: config[field] for flag, field in _OF_RUN.items()}
+    flags["methods"] = [*config["methods"], *(["oracle"] if config["oracle"] else [])]
+    timing = {key: config[f"timing_{key}"] for key in ("points", "rounds", "budget_s")}
+    return flags | {"limits": config["limits"], "timing": timing, "more": config.get("more", [])}
+
+
+def _text(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

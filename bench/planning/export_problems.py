@@ -1,0 +1,108 @@
+"""Problems as an HDF5 file, which a data set of pairs reads back bit for bit."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.execution import pool_worker
+from bench.planning.tasks import ProblemGroup
+from common.errors import InputError
+from datasets.problems import Problem, problem_set_sha256
+
+CHUNK_BYTES = 1 << 16
+
+
+def hashes(
+    cells: list[ProblemGroup],
+    data: str,
+    plugins: Path | None,
+    each: Callable[[Problem, ProblemGroup], None] = lambda _p, _c: None,
+) -> dict[str, str]:
+    """Draw the problems of every cell, hand each over, and return the SHA-256 of each cell's problem set."""
+    found = {}
+    for cell in cells:
+        digests = []
+        for key in cell.keys:
+            problem = pool_worker.generate_problem(key, data, plugins)
+            each(problem, cell)
+            digests.append(problem.sha256())
+        found[cell.name] = problem_set_sha256(digests)
+    return found
+
+
+def export(file: Path, cells: list[ProblemGroup], data: str, plugins: Path | None) -> dict[str, str]:
+    """Write the problems of some cells; returns the SHA-256 of each cell's problem set.
+
+    Fields, of n problems: `source` and `target` (n, N, 3) float32, `transform` (n, 4, 4) that maps source into target,
+    `source_pose` (n, 4, 4), `evaluation` (n, 500, 3), `information` (n, 6, 6); `source_points` and `target_points` (n,) say
+    how many points of each row are its own, the others are NaN; and what a problem is called in one value each (n,): `id`,
+    `seed`, `cell`, `domain`, `object`, `category`, `symmetry`, `overlap`. The file appears whole or not at all.
+
+    Raises:
+        InputError: the file exists, or can't be written.
+    """
+    import h5py
+
+    if file.exists():
+        raise InputError(f"--export {file}: exists already; remove it or give another name")
+    partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
+    try:
+        with h5py.File(partial, "w") as handle:
+            writer = Writer(handle)
+            found = hashes(cells, data, plugins, writer.add)
+            writer.finish(found)
+        partial.rename(file)
+    except OSError as error:
+        raise InputError(f"--export {file}: cannot be written ({error}); give another place") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return found
+
+
+class Writer:
+    """Appends problems to an open HDF5 file."""
+
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
+        self.columns: dict[str, list[Any]] = {}
+
+    def add(self, problem: Problem, cell: ProblemGroup) -> None:
+        """Append a problem of a cell."""
+        identity, seed = problem.identity
+        row = {"id": identity, "seed": seed, "cell": cell.name, "domain": cell.domain}
+        row |= {"source_points": len(problem.source), "target_points": len(problem.target)}
+        row |= {tag: problem.tags[tag] for tag in ("object", "category", "overlap")}
+        row |= {"symmetry": problem.tags["symmetry"] or ""}
+        for name, value in row.items():
+            self.columns.setdefault(name, []).append(value)
+        self._append("source", problem.source)
+        self._append("target", problem.target)
+        self._append("transform", problem.T_target_source)
+        self._append("source_pose", problem.source_pose)
+        self._append("evaluation", problem.evaluation_points)
+        self._append("information", np.full((6, 6), np.nan) if problem.information is None else problem.information)
+
+    def finish(self, problem_sets: dict[str, str]) -> None:
+        """Write what is one value a problem, and the hashes."""
+        for name, values in self.columns.items():
+            self.handle.create_dataset(name, data=values)
+        self.handle.attrs["problem_sets"] = json.dumps(problem_sets)
+
+    def _append(self, name: str, array: NDArray[Any]) -> None:
+        """One more row of a field (n, N, k), which grows to the longest; what a shorter row lacks is NaN."""
+        length, width = array.shape
+        if name not in self.handle:
+            rows = max(1, CHUNK_BYTES // array.nbytes)
+            form = {"maxshape": (None, None, width), "chunks": (rows, length, width), "dtype": array.dtype}
+            self.handle.create_dataset(name, (0, length, width), fillvalue=np.nan, **form)
+        field = self.handle[name]
+        row = len(field)
+        field.resize((row + 1, max(length, field.shape[1]), width))
+        field[row, :length] = array

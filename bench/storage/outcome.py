@@ -1,0 +1,59 @@
+"""What became of one call of a method: the ground record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.evaluation import metrics
+
+STATUSES = ("ok", "no_solution", "invalid", "error", "timeout", "crash", "out_of_memory", "skipped")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One problem's part in a call. Times in ms, memory in MB as growth over the idle process; NaN where not measured.
+
+    `seed` is the run's; the seed of the call comes from it, the problem, the method and the repeat. `batch` is the number
+    of pairs in the call: its time and stages are divided by them, its memory is not. `gpu_memory_mb` is of what torch
+    allocates on a CUDA device.
+    """
+
+    method: str
+    problem: str
+    status: str
+    phase: str = "accuracy"
+    repeat: int = 0
+    seed: int = 0
+    pose: NDArray[np.float64] | None = None
+    time_ms: float = float("nan")
+    peak_mb: float = float("nan")
+    device: str = "cpu"
+    threads: int = 1
+    message: str = ""
+    stages: dict[str, float] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
+    batch: int = 1
+    gpu_memory_mb: float = float("nan")
+
+
+def pose_fault(pose: Any) -> str | None:
+    """Why an answer is not a rigid (4, 4) matrix; None if it is. A reflection or a scaling is not rigid."""
+    try:
+        T = np.asarray(pose, dtype=np.float64)
+    except (TypeError, ValueError):
+        return f"the answer is no matrix but {type(pose).__name__}"
+    if T.shape != (4, 4):
+        return f"the answer has shape {T.shape}, not (4, 4)"
+    if not np.isfinite(T).all():
+        return "the answer is not finite"
+    if not metrics.is_rigid(T):
+        return "the answer is a reflection" if metrics.is_rigid(T * _MIRROR) else "the answer is not rigid"
+    return None
+
+
+_MIRROR = np.array([[1, 1, -1, 1]] * 3 + [[1, 1, 1, 1]])
+"""Turns a reflection into a rotation, element by element."""

@@ -1,0 +1,231 @@
+"""What the geometric methods share: checked clouds at unit scale, normals, FPFH, mutual matches, and a checked answer.
+
+Every radius in these methods is a fraction of the pair's scale, so that an object in millimetres, a unit object and a
+room in metres are treated alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import InputError, unknown
+from methods.core.base import Cloud, LogUniform, Method, NoSolution, Pose, rigid
+from methods.geometry.open3d_bridge import open3d, point_cloud
+
+Points = NDArray[np.float64]
+Matches = NDArray[np.intp]
+Normals = NDArray[np.float64]
+Row = Sequence[float]
+
+ORIENTATIONS = ("outward", "tangent_plane", "none")
+_ROUNDING = 4 * float(np.finfo(np.float32).eps)
+QUANTILE = 0.95  # of the distances from the centroid: a few far outliers do not change the scale
+
+
+class UnitPair(NamedTuple):
+    """Two clouds (N, 3) and (M, 3), each moved to its centroid and divided by one common scale."""
+
+    source: Points
+    target: Points
+    source_centre: Points
+    target_centre: Points
+    scale: float
+
+    def to_unit(self, T: Pose) -> Pose:
+        """A pose (4, 4) between the clouds as given, expressed between the unit clouds."""
+        moved = T[:3, :3] @ self.source_centre + T[:3, 3] - self.target_centre
+        return rigid(T[:3, :3], moved / self.scale)
+
+    def answer(self, T: NDArray[Any]) -> Pose:
+        """A pose (4, 4) between the unit clouds, expressed between the clouds as given.
+
+        Raises:
+            NoSolution: the pose is not finite, or its rotation is not one (to 1e-6).
+        """
+        T = np.array(T, dtype=np.float64)
+        rows = T.ravel().tolist()
+        if not all(map(math.isfinite, rows)):
+            raise NoSolution("the solver's pose is not finite")
+        if not _is_rotation(rows[:3], rows[4:7], rows[8:11]):
+            raise NoSolution("the solver's rotation is not a rotation")
+        T[:3, 3] = self.scale * T[:3, 3] + self.target_centre - T[:3, :3] @ self.source_centre
+        T[3] = 0, 0, 0, 1
+        return T
+
+
+def _is_rotation(first: Row, second: Row, third: Row) -> bool:
+    """Whether rows of a matrix are orthonormal and right-handed, to 1e-6: two are, and the third is their cross product."""
+    (a, b, c), (d, e, f), (g, h, i) = first, second, third
+    unit = (a * a + b * b + c * c - 1, d * d + e * e + f * f - 1, a * d + b * e + c * f)
+    cross = (b * f - c * e - g, c * d - a * f - h, a * e - b * d - i)
+    return max(map(abs, unit + cross)) <= 1e-6
+
+
+def unit_pair(source: Cloud, target: Cloud) -> UnitPair:
+    """Check two clouds and bring both to unit scale. In few operations on both at once: methods may take 4 ms.
+
+    The scale is the mean over the clouds of the distance from the centroid that 95 % of the points do not exceed: the
+    same under any rotation, and about 0.87 for objects whose farthest point is at 1.
+
+    Raises:
+        NoSolution: a cloud cannot fix a pose: wrong shape, not finite, fewer than 3 points, all equal, or all on a line (to
+            rounding of float32).
+    """
+    n, _ = _size(source, "source"), _size(target, "target")
+    points = np.concatenate((source, target), dtype=np.float64)
+    clouds = points[:n], points[n:]
+    centres = _to_centroid(clouds[0], "source"), _to_centroid(clouds[1], "target")
+    squares = np.einsum("ij,ij->i", points, points)
+    parts = squares[:n], squares[n:]
+    for name, cloud, centre, part in zip(("source", "target"), clouds, centres, parts, strict=True):
+        _refuse_degenerate(name, cloud, centre, part)
+    scale = (radius(parts[0]) + radius(parts[1])) / 2
+    points /= scale
+    return UnitPair(*clouds, *centres, scale)
+
+
+def _size(cloud: Cloud, name: str) -> int:
+    """How many points a cloud has, if that is enough."""
+    shape = np.shape(cloud)
+    if len(shape) != 2 or shape[1] != 3:
+        raise NoSolution(f"the {name} has shape {shape}, not (N, 3)")
+    if shape[0] < 3:
+        raise NoSolution(f"the {name} has {shape[0]} points; a pose needs 3")
+    return shape[0]
+
+
+def _to_centroid(cloud: Points, name: str) -> Points:
+    """Move a cloud (N, 3) in place to its centroid (3,), and return that."""
+    centre = np.einsum("ij->j", cloud) / len(cloud)
+    if not all(map(math.isfinite, centre.tolist())):
+        raise NoSolution(f"the {name} has coordinates that are not finite")
+    cloud -= centre
+    return centre
+
+
+def _refuse_degenerate(name: str, cloud: Points, centre: Points, squares: Points) -> None:
+    """Raise `NoSolution` if a cloud (N, 3) about its centroid, with squared distances (N,) from it, can't fix a pose."""
+    rounding = _ROUNDING * (math.sqrt(squares.max()) + max(map(abs, centre.tolist())))
+    first, second = _spreads(cloud.T @ cloud / len(cloud))
+    if first <= rounding:
+        raise NoSolution(f"all points of the {name} are equal")
+    if second <= max(rounding, 1e-6 * first):
+        raise NoSolution(f"all points of the {name} lie on a line")
+
+
+def _spreads(covariance: Points) -> tuple[float, float]:
+    """About the largest and the middle standard deviation of a cloud, from the coefficients of the characteristic polynomial."""
+    (a, b, c), (_, d, e), (_, _, f) = covariance.tolist()
+    trace, minors = a + d + f, (a * d - b * b) + (a * f - c * c) + (d * f - e * e)
+    return math.sqrt(trace), math.sqrt(max(minors, 0.0) / trace) if trace else 0.0
+
+
+def radius(squares: Points) -> float:
+    """The quantile of distances whose squares are given (N,), which it reorders: np.quantile's, in a fifth of its time."""
+    place = QUANTILE * (len(squares) - 1)
+    low = int(place)
+    squares.partition((low, low + 1))
+    below, above = map(math.sqrt, squares[low : low + 2].tolist())
+    return below + (above - below) * (place - low)
+
+
+def nearest_rotation(R: NDArray[Any]) -> Points:
+    """The rotation (3, 3) nearest to a matrix that is one but for the rounding of a library."""
+    U, _, Vt = np.linalg.svd(np.asarray(R, dtype=np.float64))
+    return np.asarray(U @ np.diag([1.0, 1.0, np.linalg.det(U @ Vt)]) @ Vt)
+
+
+def normals(points: Points, radius: float, orientation: str) -> Normals:
+    """Unit normals (N, 3) of a cloud centred on 0, from the at most 30 neighbours within the radius.
+
+    Args:
+        points: (N, 3).
+        radius: neighbourhood, in the unit of the points.
+        orientation: "outward" turns each away from the centroid (right for whole objects, and the same rule in both
+            clouds is what FPFH needs); "tangent_plane" makes neighbours agree along a spanning tree, then turns all
+            of them together so that most point outward; "none" leaves the signs to the eigenvectors.
+    """
+    o3d = open3d()
+    cloud = point_cloud(points)
+    cloud.estimate_normals(o3d.geometry.KDTreeSearchParamHybrid(radius, 30))
+    if orientation == "tangent_plane":
+        cloud.orient_normals_consistent_tangent_plane(min(12, len(points) - 1))
+    n = np.asarray(cloud.normals).copy()
+    outward = np.einsum("ij,ij->i", n, points)
+    if orientation == "tangent_plane":
+        return n if outward.sum() >= 0 else -n
+    if orientation == "outward":
+        n[outward < 0] *= -1
+    return n
+
+
+def require_positive(method: Method, *but: str) -> None:
+    """Raise `InputError` for a number among a method's parameters, `but` some, that is not finite and above 0."""
+    for field in fields(method):  # type: ignore[arg-type]
+        value = getattr(method, field.name)
+        if field.name not in but and isinstance(value, int | float) and not 0 < value < np.inf:
+            name = type(method).__name__.lower()
+            raise InputError(f"{name}[{field.name}={value}]: not above 0; the default is {field.default}")
+
+
+class FeatureMethod(Method):
+    """Base of the methods that start from FPFH matches. Radii are fractions of the pair's scale.
+
+    Parameters:
+        normal_radius: neighbourhood of the normals.
+        feature_radius: neighbourhood of FPFH (Rusu 2009).
+        feature_neighbours: the most neighbours FPFH looks at within that radius.
+        orientation: of the normals, see `normals`.
+    """
+
+    search = {
+        "normal_radius": LogUniform(0.08, 0.5),
+        "feature_radius": LogUniform(0.2, 1.0),
+        "feature_neighbours": (50, 100, 200, 400),
+        "orientation": ORIENTATIONS,
+    }
+
+    normal_radius: float = 0.2
+    feature_radius: float = 0.5
+    feature_neighbours: int = 100
+    orientation: str = "outward"
+
+    def __post_init__(self) -> None:
+        require_positive(self)
+        if self.orientation not in ORIENTATIONS:
+            raise unknown("orientation", self.orientation, ORIENTATIONS)
+
+    def matches(self, pair: UnitPair) -> Matches:
+        """Index pairs (K, 2) of points of source and target that are each other's nearest in FPFH space, K >= 3.
+
+        Raises:
+            NoSolution: fewer than 3 matches.
+        """
+        reg = open3d().pipelines.registration
+        with self.stage("normals"):
+            clouds = [
+                point_cloud(c, normals(c, self.normal_radius, self.orientation)) for c in (pair.source, pair.target)
+            ]
+        with self.stage("features"):
+            search = open3d().geometry.KDTreeSearchParamHybrid(self.feature_radius, self.feature_neighbours)
+            features = [reg.compute_fpfh_feature(cloud, search) for cloud in clouds]
+        with self.stage("matching"):
+            # ratio 0: never fall back to one-way matches when few are mutual
+            found = np.asarray(reg.correspondences_from_features(*features, True, 0.0), dtype=np.intp).reshape(-1, 2)
+        self.note(matches=len(found))
+        if len(found) < 3:
+            raise NoSolution(f"{len(found)} mutual FPFH matches; a pose needs 3")
+        return found
+
+    def matched_points(self, pair: UnitPair, limit: int) -> tuple[Points, Points]:
+        """The matches' points (K, 3) in both clouds, at most `limit` of them, evenly thinned. Raises as `matches`."""
+        found = self.matches(pair)
+        if len(found) > limit:
+            found = found[np.linspace(0, len(found) - 1, limit).astype(np.intp)]
+        return pair.source[found[:, 0]], pair.target[found[:, 1]]

@@ -1,0 +1,68 @@
+"""Where DeepGMR's error on noisy clouds comes from: noise in the features, or noise in the points its mixtures are of.
+
+    python -m performance.feature_noise [PROBLEMS [DATASET FOLDER]]
+
+Both clouds of clean problems are given noise as in `noisy`. The network's assignments are then taken of noisy or of clean
+clouds, and the mixtures of noisy or of clean points: the order of the points is the same. Mean and median RMSE, in float32.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bench.evaluation.metrics import rmse
+from common.keys import rng
+from datasets.conditions import condition
+from datasets.problems import Problem, ProblemKey, make_problem
+from datasets.registry import load
+from methods.core import registry
+from methods.deepgmr import DeepGMR
+from methods.nn.gmm import align, mixture
+
+METHODS = ("deepgmr", "deepgmr_k64")
+CASES = {"both noisy": (True, True), "noisy features": (True, False), "noisy points": (False, True)}
+POINTS = 1024
+
+
+def clouds(problem: Problem, index: int) -> dict[bool, list[torch.Tensor]]:
+    """Source and target (1, N, 3) float32 of a clean problem, with noise and without."""
+    noisy, draws = condition("noisy"), rng("feature noise", index)
+    clean = [problem.source, problem.target]
+    both = {True: [noisy.disturb(cloud.copy(), draws) for cloud in clean], False: clean}
+    return {key: [torch.from_numpy(np.asarray(c, dtype=np.float32))[None] for c in pair] for key, pair in both.items()}
+
+
+def errors(method: DeepGMR, drawn: list[Problem]) -> dict[str, NDArray[np.float64]]:
+    """RMSE of each case on the same problems."""
+    net, found = method.state["net"], {case: np.empty(len(drawn)) for case in CASES}
+    for i, problem in enumerate(drawn):
+        pairs = clouds(problem, i)
+        with torch.inference_mode():
+            gamma = {key: [net(net.describe(cloud)).double() for cloud in pair] for key, pair in pairs.items()}
+            for case, (features, points) in CASES.items():
+                mixtures = [mixture(g, c.double()) for g, c in zip(gamma[features], pairs[points], strict=True)]
+                T = align(*mixtures, net.config.centring)[0].numpy()
+                found[case][i] = rmse(T, problem.T_target_source, problem.evaluation_points)
+    return found
+
+
+def main(count: int = 150, dataset: str = "shapes40", data: str | None = None) -> None:
+    """Print a row a method."""
+    source = load(dataset, data)
+    drawn = [make_problem(source, ProblemKey(dataset, "clean", POINTS, i)) for i in range(count)]
+    print(f"| method | {' | '.join(CASES)} |\n|---|{'---|' * len(CASES)}")
+    for name in METHODS:
+        method = registry.build(f"{name}[precision=float32]")
+        assert isinstance(method, DeepGMR)
+        method.begin(0)
+        method.setup("cpu", 0, dataset)
+        cells = [f"{values.mean():.4f} ({np.median(values):.4f})" for values in errors(method, drawn).values()]
+        print(f"| `{name}` | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main(*(int(a) if i == 0 else a for i, a in enumerate(sys.argv[1:])))  # type: ignore[arg-type]

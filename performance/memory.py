@@ -1,0 +1,59 @@
+"""Memory of methods against the number of points: growth of a process over its idle state, and the exponent of that growth.
+
+    python -m performance.memory [METHOD …]
+
+Each method runs in a process of its own on noisy pairs of 4 096 to 65 536 points, 25 minutes a call at most: matching descriptors
+takes its time. An exponent of 1 is linear growth.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+from bench.isolation.process import Limits, MethodProcess, MethodSetup
+from datasets.problems import ProblemKey, make_problem
+from datasets.registry import load
+from methods.core import registry
+
+METHODS = ("deepgmr", "icp", "fgr", "ransac10k", "teaser", "hgmr")
+POINTS = (4096, 8192, 16384, 32768, 65536)
+LIMITS = Limits(1500, 16)
+
+
+def growth_mb(method: str) -> list[float]:
+    """Megabytes at each point count (NaN where there was no call), the highest of the process so far."""
+    found = []
+    with_data = load("shapes40")
+    child = MethodProcess(MethodSetup(method, "shapes40"), LIMITS)
+    try:
+        for points in POINTS:
+            problem = make_problem(with_data, ProblemKey("shapes40", "noisy", points, 3))
+            reply = child.register(problem.source, problem.target, 0)
+            found.append(float(reply.get("peak_mb", np.nan)))
+    finally:
+        child.close()
+    return found
+
+
+def exponent(mb: list[float]) -> float:
+    """The slope of log memory against log points over the last doubling: before, reserves of the allocator count."""
+    (few, n), (many, m) = zip(mb[-2:], POINTS[-2:], strict=True)
+    return float(np.log(many / few) / np.log(m / n)) if few > 0 and many > 0 else float("nan")
+
+
+def main() -> None:
+    """Print the table."""
+    print("| method | " + " | ".join(f"{n} points, MB" for n in POINTS) + " | exponent |")
+    print("|---|" + "---:|" * (len(POINTS) + 1))
+    for method in sys.argv[1:] or METHODS:
+        if reason := registry.unavailable(method):
+            print(f"| {method} | {reason} |")
+            continue
+        mb = growth_mb(method)
+        print(f"| {method} | " + " | ".join(f"{value:.0f}" for value in mb) + f" | {exponent(mb):.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

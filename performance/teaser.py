@@ -1,0 +1,56 @@
+"""Where TEASER++'s time goes: by the matches it is given, FPFH's, of one pair of 1 000 points.
+
+    python -m performance.teaser
+
+Matches that are each other's nearest, those from source to target, and those of both directions together; the exact clique may
+take as long as it wants.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datasets.problems import ProblemKey, make_problem
+from datasets.registry import load
+from methods.core import registry
+from methods.geometry.features import FeatureMethod, UnitPair, unit_pair
+from methods.geometry.open3d_bridge import open3d
+from methods.native import teaser
+from performance.adapters import fpfh
+
+POINTS, PATIENCE_S = 1000, 600.0
+
+
+def choices(method: FeatureMethod, pair: UnitPair) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Each kind of matches by its name: index pairs (K, 2)."""
+    match = open3d().pipelines.registration.correspondences_from_features
+    features = fpfh(method, pair)[1]
+    there, back = (np.asarray(match(*some, False, 0.0)) for some in (features, features[::-1]))
+    yield "mutual", np.asarray(match(*features, True, 0.0))
+    yield "source to target", there
+    yield "both directions", np.concatenate([there, back[:, ::-1]])
+
+
+def main() -> None:
+    """Print the table."""
+    method = registry.build("teaser")
+    assert isinstance(method, FeatureMethod)
+    print("| condition | matches | how many | clique | s |\n|---|---|---:|---:|---:|")
+    for condition in ("clean", "noisy"):
+        problem = make_problem(load("shapes40"), ProblemKey("shapes40", condition, POINTS, 3))
+        pair = unit_pair(problem.source, problem.target)
+        for name, found in choices(method, pair):
+            ends = pair.source[found[:, 0]], pair.target[found[:, 1]]
+            start = time.perf_counter()
+            clique = teaser.solve(*ends, method.noise_bound, PATIENCE_S)[1]
+            spent = time.perf_counter() - start
+            print(f"| {condition} | {name} | {len(found)} | {clique} | {spent:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
