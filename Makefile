@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?= --methods all
 
-.PHONY: help bench test lint format docs benchmarks
+.PHONY: help bench test lint format docs performance
 help:   ## list the targets
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*## /	/'
 
@@ -24,8 +24,8 @@ format: .venv/dev.done  ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-benchmarks: .venv/dev.done  ## time and memory, ours beside what one would otherwise run (half an hour)
-	for script in harness deepgmr training adapters teaser scan_settings memory report shapes40; do $(BIN)/python -m benchmarks.$$script || exit 1; done
+performance: .venv/dev.done  ## time and memory, ours beside what one would otherwise run (half an hour)
+	for script in harness deepgmr training adapters teaser scan_settings memory report shapes40; do $(BIN)/python -m performance.$$script || exit 1; done
 
 docs: .venv/dev.done  ## build the site into build/site
 	$(BIN)/mkdocs build --strict

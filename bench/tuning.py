@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from methods.base import LogUniform
 
 from bench.evaluation import metrics, statistics
 from bench.execution import pool_worker
@@ -29,6 +28,7 @@ from datasets import registry as data_sets
 from datasets.base import NotEnoughPoints
 from datasets.conditions import condition
 from datasets.problems import Problem, ProblemKey, make_problem
+from methods.base import LogUniform
 from methods.core import registry
 from methods.learned.training import Part
 

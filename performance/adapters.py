@@ -15,11 +15,11 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
-from methods.base import Method
 from numpy.typing import NDArray
 
 from datasets.problems import Problem, ProblemKey, make_problem
 from datasets.registry import load
+from methods.base import Method
 from methods.core import registry
 from methods.geometry.features import FeatureMethod, UnitPair, normals, unit_pair
 from methods.geometry.open3d_bridge import open3d, pairs, point_cloud

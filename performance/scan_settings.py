@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from methods.base import NoSolution, Pose
 
 from bench.evaluation import metrics
 from bench.planning.config import RECALL_THRESHOLD
 from datasets.problems import Problem, ProblemKey, make_problem
 from datasets.registry import load
+from methods.base import NoSolution, Pose
 from methods.core import registry
 from methods.geometry.features import UnitPair, unit_pair
 from methods.geometry.open3d_bridge import open3d

@@ -138,7 +138,7 @@ def test_a_command_of_the_documentation_works(place, tmp_path, monkeypatch, page
         return
     script = words[2 if words[1] == "-m" else 1] if words[0] == "python" else words[0]
     if script in NOT_RUN:
-        assert not script.startswith("benchmarks.") or importlib.util.find_spec(script)
+        assert not script.startswith("performance.") or importlib.util.find_spec(script)
         return
     assert script == "bench.py", f"say in NOT_RUN why '{shlex.join(words)}' of {page} is not run, or run it"
     monkeypatch.chdir(place)

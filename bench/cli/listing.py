@@ -12,7 +12,7 @@ from datasets.base import Data
 from datasets.conditions import CONDITIONS
 from methods.core import registry
 
-WEIGHTS = Path(registry.__file__).parent / "weights"
+WEIGHTS = registry.HERE / "weights"
 
 
 def sections(root: Path, plugins: Path | None) -> dict[str, list[str]]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from bench.planning.config import RunConfig
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -201,7 +201,7 @@ def _compare_flags(compare: argparse.ArgumentParser) -> None:
 
 
 def _convention_flags(command: argparse.ArgumentParser) -> None:
-    names = " ".join(tomllib.loads((Path(__file__).parent / "conventions.toml").read_text(encoding="utf-8")))
+    names = " ".join(tomllib.loads((ROOT / "bench" / "evaluation" / "conventions.toml").read_text(encoding="utf-8")))
     command.add_argument("--convention", metavar="NAME", help=f"what is an error and a success: {names}")
     command.add_argument("--threshold", type=float, nargs="+", metavar="T", help="other limits of success than its own")
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from methods.base import Method, rigid
 from numpy.typing import NDArray
 
 from bench.evaluation import metrics
@@ -20,6 +19,7 @@ from bench.isolation.server import register, register_batch
 from bench.storage.outcome import pose_fault
 from common.keys import rng
 from datasets.poses import axis_rotation, direction, haar, move
+from methods.base import Method, rigid
 from methods.core import registry
 
 Array = NDArray[Any]

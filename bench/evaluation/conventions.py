@@ -103,7 +103,7 @@ LABELS = {
 
 
 def _packaged() -> dict[str, Convention]:
-    read = tomllib.loads((files("bench") / "conventions.toml").read_text(encoding="utf-8"))
+    read = tomllib.loads((files("bench.evaluation") / "conventions.toml").read_text(encoding="utf-8"))
     return {
         name: Convention(name, **(fields | {"limits": tuple(fields["limits"].items())}))
         for name, fields in read.items()

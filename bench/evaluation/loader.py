@@ -43,8 +43,8 @@ class RunData:
             translation, overlap, symmetry, digest, and the run's seed and sampler.
         scenes: truth, pose of the source and evaluation points of the same problems, in the same order.
         information: (6, 6) matrix of `gt.info` by the row of the problem, where there is one.
-        outcomes: a row an outcome, sorted by key and phase: `KEY_COLUMNS`, phase, kind, status, the pose in the 16 columns `POSE_COLUMNS`
-            (row-major, NaN where there is none), time_ms, peak_mb, gpu_memory_mb, device, threads, batch, message, notes
+        outcomes: a row an outcome, sorted by key and phase: `KEY_COLUMNS`, phase, kind, status, the pose in the 16 columns
+            `POSE_COLUMNS` (row-major, NaN where there is none), time_ms, peak_mb, gpu_memory_mb, device, threads, batch, message, notes
             (JSON). All texts but notes are categories in alphabetical order.
         stages: a row a stage of a timed outcome, none of batches: method, points, stage, time_ms.
         run: what `run.json` holds.
@@ -113,7 +113,7 @@ def _matrices(blobs: Any, size: int = 4) -> NDArray[np.float64]:
 def scenes_of(
     truth: NDArray[np.float64], source_pose: NDArray[np.float64], clouds: list[NDArray[np.float32]]
 ) -> Scenes:
-    """What `bench.evaluation.metrics` needs of problems: true poses (P, 4, 4), poses of the source (P, 4, 4), points (n, 3) each."""
+    """Collect what `metrics` needs of problems: true poses (P, 4, 4), poses of the source (P, 4, 4), points (n, 3) each."""
     first = np.zeros((len(clouds), MEAN_DISTANCE_POINTS, 3), dtype=np.float32)
     count = np.array([len(c) for c in clouds], dtype=np.intp)
     mean, root = np.zeros((len(clouds), 3)), np.zeros((len(clouds), 3, 3))

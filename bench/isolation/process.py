@@ -32,7 +32,7 @@ PIPELINE_BELOW_S = 0.5
 """A method whose calls take less is sent the next call while it works on one."""
 PIPE_BYTES = 1 << 20
 """Bytes that a pipe to a process should hold."""
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BENCH_THREADS", "OMP_THREAD_LIMIT")
 
 Points = NDArray[np.float32]

@@ -18,9 +18,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from methods.base import Method, NoSolution, Unavailable
 
 from common.errors import InputError
+from methods.base import Method, NoSolution, Unavailable
 from methods.core.registry import build, missing
 
 Reply = dict[str, Any]

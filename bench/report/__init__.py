@@ -4,4 +4,4 @@ from bench.report.build import Options, begin_report
 from bench.report.replay import ProblemReplay
 from bench.report.terminal import terminal_summary
 
-__all__ = ["Options", "Redraw", "begin_report", "terminal_summary"]
+__all__ = ["Options", "ProblemReplay", "begin_report", "terminal_summary"]

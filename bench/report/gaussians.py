@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from methods.base import Gaussians
 from numpy.typing import NDArray
 
 from bench.evaluation.conventions import Convention
@@ -21,6 +20,7 @@ from bench.report.qualitative import choose, seen
 from bench.report.ranking import GroupKey, at
 from bench.report.replay import ProblemReplay
 from common.errors import InputError
+from methods.base import Gaussians
 from methods.core import registry
 
 if TYPE_CHECKING:

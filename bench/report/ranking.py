@@ -137,7 +137,7 @@ class CategoryTable(NamedTuple):
 
 
 def category_table(cells: pd.DataFrame, errors: Errors, view: Convention) -> CategoryTable:
-    """The table of categories of one place, from its rows of `bench.evaluation.aggregate.per_category`; methods by kind, then name."""
+    """Build the category table of one group from its rows of `aggregate.per_category`; methods by kind, then name."""
     import pandas as pd
 
     text = cells.astype({"category": str, "method": str})

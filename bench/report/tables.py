@@ -179,7 +179,7 @@ def stage_table(stages: pd.DataFrame) -> Table:
 
 
 def convention_table(found: pd.DataFrame, views: Mapping[str, Convention]) -> Table:
-    """The same run under every convention: mean error over answered and recall, from `bench.evaluation.conventions.by_convention`."""
+    """Tabulate the run under every convention: mean error over answered problems and recall (`conventions.by_convention`)."""
     rows, order = [], {name: i for i, name in enumerate(views)}
     records: list[Row] = found.to_dict("records")  # type: ignore[assignment]
     for r in sorted(

@@ -21,7 +21,7 @@ NAME = 18
 
 
 def terminal_summary(summary: pd.DataFrame, timing: pd.DataFrame, view: Convention) -> Group:
-    """What to print of `bench.evaluation.aggregate.summary` and `timing`, at most 100 columns wide: a table a place, and what it comes to."""
+    """Format `aggregate.summary` and `timing` for a terminal, at most 100 columns wide: one table per group and a verdict."""
     from rich.console import Group
     from rich.text import Text
 

@@ -32,7 +32,7 @@ def main() -> None:
         axes.legend(loc="upper left", fontsize=8, title="mean RMSE", title_fontsize=8)
         axes.grid(alpha=0.3)
     figure.axes[0].set_ylabel("share of asked problems")
-    figure.savefig(Path(__file__).with_name("ablations.png"), dpi=110)
+    figure.savefig(Path(__file__).resolve().parents[1] / "ablations.png", dpi=110)
 
 
 if __name__ == "__main__":

@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from methods.base import Method, NoSolution
 
 from bench.evaluation.metrics import rmse
 from datasets.problems import Problem, ProblemKey, make_problem
 from datasets.registry import load
+from methods.base import Method, NoSolution
 from methods.core import registry
 from methods.learned import training
 from methods.learned.weights import Card, save
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parents[1]
 
 ANGLES = (5, 15, 30, 45, 60, 90, 135, 180)
 TRAINED = ("dcp_small", "dcp_small_euler45", "prnet_small", "prnet_small_euler45", "pointnetlk_small")

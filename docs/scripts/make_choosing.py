@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.report import recommendation
 
-PAGE = Path(__file__).parent / "choosing.md"
+PAGE = Path(__file__).resolve().parents[1] / "choosing.md"
 BEGIN, END = "<!-- begin: ", "<!-- end -->"
 Row = dict[str, str]
 

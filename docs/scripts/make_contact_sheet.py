@@ -14,7 +14,7 @@ import numpy as np
 from datasets.base import MeshShape, Points
 from datasets.shapes40 import Shapes40
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 LIGHT = np.array([0.35, -0.75, 0.56])
 COLOUR = np.array([0.55, 0.68, 0.85])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from docs.scripts.make_choosing import Row, filled, read
 
-PAGE = Path(__file__).parent / "geometric.md"
+PAGE = Path(__file__).resolve().parents[1] / "geometric.md"
 
 
 def tables(rows: list[Row], paper: list[Row]) -> str:

@@ -79,8 +79,8 @@ class Method:
             library reads before any Python of ours runs belongs here.
         variants: names and parameters of what this class offers, e.g. {"ransac10k": {"iterations": 10_000}}.
             Without it there is one variant, named after the file.
-        search: what `bench.py tune` may vary, by parameter: a tuple of values, or `LogUniform` two. Those of the bases count, too;
-            what a variant fixes stays fixed.
+        search: what `bench.py tune` may vary, by parameter: a tuple of values, or a `LogUniform`. Those of the bases
+            count, too; what a variant fixes stays fixed.
         in_all: False for what `--methods all` leaves out: variants for one question, such as ablations.
     """
 

@@ -26,8 +26,13 @@ def source_files(file: Path, packages: Mapping[Path, Path]) -> set[Path]:
         finder.import_hook(".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__"))
     places = (getattr(module, "__file__", None) for module in finder.modules.values())
     found = {Path(place) for place in places if place}
-    pairs = ((one, source) for one in found for source in one.parent.glob("native/*") if source.is_file())
+    pairs = ((one, source) for one in found for source in _native_folder(one).glob("*") if source.is_file())
     return found | {source for one, source in pairs if source.name.encode() in one.read_bytes()}
+
+
+def _native_folder(file: Path) -> Path:
+    """Folder with the compiled sources that a Python file may name: its own if that is `native`, else `native` beside it."""
+    return file.parent if file.parent.name == "native" else file.parent / "native"
 
 
 class _PackageFinder(ModuleFinder):

@@ -21,7 +21,7 @@ from common.plugins import discover
 from methods.core.base import Cloud, Method, Pose, Unavailable
 from methods.core.provenance import source_files
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class MethodEntry:
 
 GROUP = "registration_bench.methods"
 """The entry point group by which an installed package offers methods."""
-_NOT_METHODS = {"methods.base", "methods.core.registry", "methods.learned.training"}
+_NOT_METHODS = {"methods.base"}
 
 
 TUNED = "tuned"

@@ -34,7 +34,7 @@ from methods.learned.weights import MALLOC, Card, read_tensors, save
 if TYPE_CHECKING:
     from torch import Tensor
 
-WEIGHTS = Path(__file__).parent / "weights"
+WEIGHTS = Path(__file__).resolve().parents[1] / "weights"
 HOLD_EVERY = 20
 """One in so many objects of a finite train split is held out for validation."""
 _FAR = 1 << 40

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from methods.core.base import Unavailable
 
-SOURCES = Path(__file__).parent / "native"
+SOURCES = Path(__file__).parent
 COMPILER = "g++"
 
 

@@ -205,14 +205,14 @@ class Taught(Method):
 def _left_behind():
     """Worker processes that still run in this checkout."""
     mine = []
-    for process in psutil.process_iter():
+    for running in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if (
-                "bench.isolation.server" in process.cmdline()
-                and process.cwd() == str(ROOT)
-                and process.status() != "zombie"
+                "bench.isolation.server" in running.cmdline()
+                and running.cwd() == str(ROOT)
+                and running.status() != "zombie"
             ):
-                mine.append(process.cmdline())
+                mine.append(running.cmdline())
     return mine
 
 

@@ -40,7 +40,13 @@ def limit():
     return WITHIN_S + (SLACK_S if os.getloadavg()[0] > 0.7 * os.cpu_count() else 0)
 
 
-PATIENT = "import sys, bench.cli.main, bench.isolation.interrupt; bench.isolation.interrupt.GRACE_S = 15; sys.exit(bench.cli.main())"
+PATIENT = """
+import sys
+from bench.cli.main import main
+from bench.isolation import interrupt
+interrupt.GRACE_S = 15
+sys.exit(main())
+"""
 """The command line, with time for workers to hand in on a machine where a second may pass before they are given any."""
 
 

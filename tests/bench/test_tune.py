@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from methods.base import LogUniform
 
 from bench import tuning
 from bench.cli import main
@@ -18,6 +17,7 @@ from bench.isolation.process import MethodSetup
 from common.errors import InputError
 from datasets.problems import ProblemKey, make_problem
 from datasets.registry import load
+from methods.base import LogUniform
 from methods.core import registry
 
 PLUGINS = Path(__file__).parent / "plugins"

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from methods.base import rigid
 from scipy.spatial.transform import Rotation
 
 from bench.pair import clouds, page
@@ -10,6 +9,7 @@ from bench.pair.files import write_ply
 from bench.pair.register import Answer
 from bench.pair.result import judge
 from common.keys import rng
+from methods.base import rigid
 from tests.browser.test_page import browser, pytestmark  # noqa: F401  # skipped for the same reasons
 
 BAD = "<script>alert(1)</script>"

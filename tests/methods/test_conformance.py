@@ -1,9 +1,9 @@
 """Every method conforms; `bench.conformance.checks` says to what."""
 
 import pytest
-from methods.base import Unavailable
 
 from bench.conformance.checks import CHECKS, run_check
+from methods.base import Unavailable
 from methods.core import registry
 
 CHEAP = {"ransac10m": "ransac10m[iterations=2000]"}

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from methods.base import NoSolution, rigid
 from scipy.spatial.transform import Rotation
 
+from methods.base import NoSolution, rigid
 from methods.identity import Identity
 from methods.index_match import IndexMatch
 from methods.random_pose import RandomPose

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from methods.base import NoSolution, Unavailable
 from scipy.spatial.transform import Rotation
 
 from bench.conformance.checks import CHECKS, run_check
 from common.errors import InputError
+from methods.base import NoSolution, Unavailable
 from methods.core import registry
 from methods.dcp import Dcp, DcpSmall, DcpSmallEuler45
 from methods.learned import training

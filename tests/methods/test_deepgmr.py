@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from methods.base import NoSolution, Unavailable
 from scipy.optimize import minimize
 from scipy.spatial.transform import Rotation
 
 from common.errors import InputError
+from methods.base import NoSolution, Unavailable
 from methods.deepgmr import PRECISIONS, DeepGMR, usable_precision
 from methods.learned.weights import Card, choose, read_card, read_tensors, save
 from methods.nn import pointnet as pointnet_module

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from methods.base import NoSolution
 
 from bench.evaluation.metrics import rmse
 from common.errors import InputError
+from methods.base import NoSolution
 from methods.deepgmr_resampled import DeepGMRResampled
 from methods.geometry.principal_axes import candidates, distances
 from methods.learned import training

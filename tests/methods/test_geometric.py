@@ -4,11 +4,11 @@ import itertools
 
 import numpy as np
 import pytest
-from methods.base import Method, NoSolution, rigid
 from scipy.spatial.distance import cdist
 from scipy.spatial.transform import Rotation
 
 from common.errors import InputError
+from methods.base import Method, NoSolution, rigid
 from methods.fgr import Fgr
 from methods.geometry import ransac
 from methods.geometry.features import normals, radius, unit_pair

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from methods.base import NoSolution, Pose, rigid
 from scipy.spatial.transform import Rotation
 from scipy.stats import multivariate_normal
 from sklearn.mixture import GaussianMixture
@@ -13,6 +12,7 @@ from sklearn.mixture import GaussianMixture
 from common.errors import InputError
 from datasets import registry as data
 from datasets.problems import ProblemKey, make_problem
+from methods.base import NoSolution, Pose, rigid
 from methods.core import registry
 from methods.geometry import hgmm as hgmm
 from methods.hgmr import Hgmr

@@ -4,10 +4,10 @@ import importlib.util
 
 import numpy as np
 import pytest
-from methods.base import NoSolution
 from scipy.spatial.transform import Rotation
 
 from common.errors import InputError
+from methods.base import NoSolution
 from methods.core import registry
 from methods.icp import Icp
 from tests.methods.test_geometric import problem, solve

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from methods.base import NoSolution
 from scipy.spatial.transform import Rotation
 
 from bench.evaluation.metrics import rmse
+from methods.base import NoSolution
 from methods.pca import PrincipalAxes
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from methods.base import Unavailable
 from scipy.spatial import cKDTree
 
+from methods.base import Unavailable
 from methods.deepgmr import DeepGMR
 from methods.native import build, rri
 from methods.nn import rri as rri_module

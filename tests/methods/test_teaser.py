@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from methods.base import NoSolution, Unavailable, rigid
 from scipy.spatial.transform import Rotation
 
+from methods.base import NoSolution, Unavailable, rigid
 from methods.native import teaser as native
 from methods.teaser import Teaser
 from tests.methods.test_geometric import problem

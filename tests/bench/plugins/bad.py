@@ -7,6 +7,7 @@ import sys
 import time
 
 import numpy as np
+
 from methods.base import Method, NoSolution, Unavailable
 
 

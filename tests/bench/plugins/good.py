@@ -3,6 +3,7 @@
 import time
 
 import numpy as np
+
 from methods.base import Method, rigid
 
 

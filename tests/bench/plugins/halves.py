@@ -1,6 +1,7 @@
 """A method that matches two Gaussians: the points before and behind the centroid along x."""
 
 import numpy as np
+
 from methods.base import Gaussians, Method
 
 

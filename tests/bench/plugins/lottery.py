@@ -1,7 +1,8 @@
 """A random method, for tests."""
 
-from methods.base import Method, rigid
 from scipy.spatial.transform import Rotation
+
+from methods.base import Method, rigid
 
 
 class Lottery(Method):

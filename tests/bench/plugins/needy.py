@@ -1,6 +1,7 @@
 """A method whose package is not there."""
 
 import numpy as np
+
 from methods.base import Method
 
 

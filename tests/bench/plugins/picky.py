@@ -5,6 +5,7 @@ import signal
 import time
 
 import numpy as np
+
 from methods.base import Method, rigid
 
 SLEEP, EXIT, KILL, NAP, LARGE = 101.0, 102.0, 103.0, 104.0, 105.0

@@ -3,6 +3,7 @@
 import os
 
 import numpy as np
+
 from methods.base import Method, NoSolution, rigid
 
 
