@@ -44,8 +44,8 @@ class RunData:
         scenes: truth, pose of the source and evaluation points of the same problems, in the same order.
         information: (6, 6) matrix of `gt.info` by the row of the problem, where there is one.
         outcomes: a row an outcome, sorted by key and phase: `KEY_COLUMNS`, phase, kind, status, the pose in the 16 columns
-            `POSE_COLUMNS` (row-major, NaN where there is none), time_ms, peak_mb, gpu_memory_mb, device, threads, batch, message, notes
-            (JSON). All texts but notes are categories in alphabetical order.
+            `POSE_COLUMNS` (row-major, NaN where there is none), time_ms, peak_mb, gpu_memory_mb, device, threads, batch,
+            message, notes (JSON). All texts but notes are categories in alphabetical order.
         stages: a row a stage of a timed outcome, none of batches: method, points, stage, time_ms.
         run: what `run.json` holds.
     """
