@@ -19,8 +19,10 @@ import numpy as np
 
 from bench.evaluation import metrics, statistics
 from bench.execution import pool_worker
-from bench.isolation.process import Limits, MethodProcess, MethodSetup
+from bench.isolation.process import MethodProcess
+from bench.isolation.protocol import Limits, MethodSetup
 from bench.planning.tasks import domain_of
+from bench.storage.outcome import Phase, Status
 from common import specs
 from common.errors import InputError, unknown
 from common.keys import rng as rng_of
@@ -92,9 +94,9 @@ class CandidateEvaluator:
         """The candidate's score on the first `count` problems."""
         done = self.calls.setdefault(candidate, [])
         if len(done) < count:
-            self.child.set_up(replace(self.child.setting, method=candidate))
+            self.child.set_up(replace(self.child.setup, method=candidate))
         for problem in self.problems[len(done) : count]:
-            outcome = pool_worker.solve_problem(self.child, problem, "tune", 0)
+            outcome = pool_worker.solve_problems(self.child, [problem], Phase.ACCURACY, 0)[0]
             error = WORST
             if outcome.pose is not None:
                 error = float(metrics.rmse(outcome.pose, problem.T_target_source, problem.evaluation_points))
@@ -262,9 +264,9 @@ def started(request: TuneRequest) -> MethodProcess:
     setting = MethodSetup(request.method, domain, seed=request.seed, plugins=request.plugins)
     child = MethodProcess(setting, Limits(request.timeout, MEMORY_GB))
     ready = child.start()
-    if ready["status"] != "ok":
+    if ready.status != Status.OK:
         child.close()
-        raise InputError(f"{request.method} can't be tuned: {ready['message']}")
+        raise InputError(f"{request.method} can't be tuned: {ready.message}")
     return child
 
 

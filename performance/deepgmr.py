@@ -23,7 +23,8 @@ import numpy as np
 import torch
 
 from bench.execution.timing import sentinel_ms
-from bench.isolation.process import Limits, MethodProcess, MethodSetup
+from bench.isolation.process import MethodProcess
+from bench.isolation.protocol import Limits, MethodSetup
 from datasets.problems import Problem, ProblemKey, make_problem
 from datasets.registry import load
 from methods.core import registry

@@ -24,7 +24,8 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from bench.isolation.process import Limits, MethodProcess, MethodSetup
+from bench.isolation.process import MethodProcess
+from bench.isolation.protocol import Limits, MethodSetup
 from bench.storage.database import OutcomeBuffer, ResultsDatabase
 from bench.storage.outcome import Outcome
 

@@ -12,7 +12,8 @@ import sys
 
 import numpy as np
 
-from bench.isolation.process import Limits, MethodProcess, MethodSetup
+from bench.isolation.process import MethodProcess
+from bench.isolation.protocol import Limits, MethodSetup
 from datasets.problems import ProblemKey, make_problem
 from datasets.registry import load
 from methods.core import registry

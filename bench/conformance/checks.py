@@ -6,7 +6,6 @@ A check raises `Complaint` with what is wrong and what to do about it, or return
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.evaluation import metrics
-from bench.isolation.server import register, register_batch
-from bench.storage.outcome import pose_fault
+from bench.isolation.protocol import RegisterRequest, Reply
+from bench.isolation.server import register
+from bench.storage.outcome import Status, pose_fault
 from common.keys import rng
 from datasets.poses import axis_rotation, direction, haar, move
 from methods.base import Method, rigid
@@ -32,7 +32,7 @@ POSES = IN_BATCH = 3
 SLOWEST_S, MOST_MB = 20.0, 4000.0
 """What a call on two clouds of `LARGE_OFFSET` points may take."""
 LARGE_OFFSET = 2000
-CONTROL = "not asked of a control"
+CONTROL = "not required of a control"
 
 
 class CheckFailed(Exception):
@@ -88,28 +88,29 @@ def easy(n: int = 400, key: int = 0) -> tuple[Array, Array, Array]:
 
 def call_method(
     method: Method, source: Array, target: Array, seed: int = 0, what: str = "two plain clouds"
-) -> dict[str, Any]:
-    """The reply to one call, as a run would get it: a rigid pose or no solution with its reason.
+) -> tuple[Array | None, Reply]:
+    """Call a method as a run does; return its rigid pose, or None if it gave a reason for having none, and the reply.
 
     Raises:
-        Complaint: anything else.
+        CheckFailed: any other result.
     """
-    reply = register(method, "cpu", {"source": source, "target": target, "seed": seed})
-    if reply["status"] == "no_solution":
-        if not reply["message"]:
+    reply = register(method, "cpu", RegisterRequest([source], [target], seed))
+    if reply.status == Status.NO_SOLUTION:
+        if not reply.message:
             raise CheckFailed(f"{what}: NoSolution has no text; raise NoSolution with the reason")
-        return reply
-    if reply["status"] != "ok":
-        raise CheckFailed(f"{what}: {reply['message']}; mend it, or raise NoSolution with the reason")
-    if fault := pose_fault(reply["pose"]):
+        return None, reply
+    if reply.status != Status.OK:
+        raise CheckFailed(f"{what}: {reply.message}; fix it, or raise NoSolution with the reason")
+    pose = reply.pairs[0].pose
+    if fault := pose_fault(pose):
         hint = "return T_target_source (4, 4), such as methods.base.rigid(rotation, translation), or raise NoSolution"
         raise CheckFailed(f"{what}: {fault}; {hint}")
-    return reply
+    return pose, reply
 
 
-def error(reply: dict[str, Any], T: Array, source: Array) -> float:
-    """Root mean square distance of a reply's pose from the truth, on the source's points; infinite if there is none."""
-    return float(metrics.rmse(reply["pose"], T, source)) if reply["status"] == "ok" else float("inf")
+def error(pose: Array | None, T: Array, source: Array) -> float:
+    """Return the root mean square distance of a pose from the true pose T on the source's points; infinite without a pose."""
+    return float("inf") if pose is None else float(metrics.rmse(pose, T, source))
 
 
 def documented(method: Method) -> str:
@@ -127,23 +128,22 @@ def known_poses(method: Method) -> str:
     """Small known motions of the same points are found better than by doing nothing, and in the right direction."""
     if registry.kind_of(method) == "control":
         return CONTROL
-    found, inverse, nothing = [], [], []
+    errors, inverse_errors, identity_errors = [], [], []
     for key in range(POSES):
         source, target, T = easy(key=key)
-        reply = call_method(method, source, target, key)
-        found.append(error(reply, T, source))
-        nothing.append(float(metrics.rmse(np.eye(4), T, source)))
-        if reply["status"] == "ok":
-            inverse.append(error(reply | {"pose": np.linalg.inv(reply["pose"])}, T, source))
-    worst, best, none = np.median(found), np.median(inverse or [np.inf]), np.median(nothing)
-    if worst >= none and best < 0.7 * none:
+        pose, _ = call_method(method, source, target, key)
+        errors.append(error(pose, T, source))
+        identity_errors.append(error(np.eye(4), T, source))
+        inverse_errors.append(error(None if pose is None else np.linalg.inv(pose), T, source))
+    typical, inverse, identity = (float(np.median(e)) for e in (errors, inverse_errors, identity_errors))
+    if typical >= identity and inverse < 0.7 * identity:
         raise CheckFailed("the pose maps the target into the source; return its inverse, T_target_source")
-    if worst >= none:
+    if typical >= identity:
         raise CheckFailed(
-            f"on turns of {EASY_DEG:g}° and shifts of {EASY_SHIFT:g} the error is {worst:.3g}, no better than doing nothing "
-            f'({none:.3g}); mend it, or set kind = "control" if it is not meant to register'
+            f"for rotations of {EASY_DEG:g}° and translations of {EASY_SHIFT:g} the error is {typical:.3g}, no better than the "
+            f'identity ({identity:.3g}); fix it, or set kind = "control" if it is not meant to register'
         )
-    return f"error {worst:.3g}; doing nothing has {none:.3g}"
+    return f"error {typical:.3g}; the identity has {identity:.3g}"
 
 
 def point_order(method: Method) -> str:
@@ -152,7 +152,7 @@ def point_order(method: Method) -> str:
         return CONTROL
     source, target, T = easy(key=7)
     in_order = move(T, source.astype(np.float64)).astype(np.float32)
-    errors = [error(call_method(method, source, cloud), T, source) for cloud in (in_order, target)]
+    errors = [error(call_method(method, source, cloud)[0], T, source) for cloud in (in_order, target)]
     if errors[0] < 0.02 and errors[1] > 10 * max(errors[0], 0.02):
         raise CheckFailed(
             f"error {errors[0]:.3g} with rows in the same order, {errors[1]:.3g} when shuffled; match points by where they "
@@ -164,11 +164,9 @@ def point_order(method: Method) -> str:
 def unequal_sizes(method: Method) -> str:
     """The clouds may have different numbers of points."""
     source, target, _ = easy(key=3)
-    replies = [
-        call_method(method, a, b, what=f"{len(a)} and {len(b)} points")
-        for a, b in ((source[:250], target), (source, target[:250]))
-    ]
-    return " and ".join(reply["status"] for reply in replies)
+    pairs = (source[:250], target), (source, target[:250])
+    replies = [call_method(method, *pair, what=" and ".join(f"{len(c)} points" for c in pair))[1] for pair in pairs]
+    return " and ".join(reply.status for reply in replies)
 
 
 def degenerate(method: Method) -> str:
@@ -178,8 +176,8 @@ def degenerate(method: Method) -> str:
     for name, cloud in HOSTILE.items():
         bad = cloud.astype(np.float32)
         for side, pair in {"source": (bad, good), "target": (good, bad), "both": (bad, bad)}.items():
-            reply = call_method(method, pair[0].copy(), pair[1].copy(), what=f"{side} {name}")
-            answered += reply["status"] == "ok"
+            pose, _ = call_method(method, pair[0].copy(), pair[1].copy(), what=f"{side} {name}")
+            answered += pose is not None
     return f"a pose for {answered} of {3 * len(HOSTILE)}, a reason for the others"
 
 
@@ -188,11 +186,10 @@ def dtype_and_layout(method: Method) -> str:
     source, target, _ = easy(key=4)
     wide = np.repeat(source, 2, axis=1)[:, ::2], np.asfortranarray(target)
     forms = {"float64": (source.astype(np.float64), target.astype(np.float64)), "strided arrays": wide}
-    usual = call_method(method, source, target)
+    expected, _ = call_method(method, source, target)
     for name, pair in forms.items():
-        reply = call_method(method, *pair, what=name)
-        same = reply["status"] == usual["status"]
-        if not same or (reply["status"] == "ok" and error(reply, usual["pose"], source) > 1e-3):
+        pose, _ = call_method(method, *pair, what=name)
+        if not _agree(pose, expected, source):
             raise CheckFailed(
                 f"{name} with the same values give another answer; start register with np.ascontiguousarray(cloud, …)"
             )
@@ -212,17 +209,17 @@ def input_unchanged(method: Method) -> str:
 
 def rigid_output(method: Method) -> str:
     """Clouds that have nothing to do with each other give a rigid pose or NoSolution, too."""
-    replies = [
-        call_method(method, blob(150, k).astype(np.float32), asymmetric_cloud(150, k).astype(np.float32), k)
+    poses = [
+        call_method(method, blob(150, k).astype(np.float32), asymmetric_cloud(150, k).astype(np.float32), k)[0]
         for k in range(3)
     ]
-    return f"a pose for {sum(r['status'] == 'ok' for r in replies)} of {len(replies)}"
+    return f"a pose for {sum(pose is not None for pose in poses)} of {len(poses)}"
 
 
 def deterministic(method: Method) -> str:
     """The same seed gives the same bits, whatever came between; another seed too, unless `random = True`."""
     source, target, _ = easy(key=6)
-    first, other, again = (call_method(method, source, target, seed) for seed in (5, 6, 5))
+    first, other, again = (call_method(method, source, target, seed)[0] for seed in (5, 6, 5))
     if not _equal(first, again):
         raise CheckFailed(
             "two calls with the same seed differ; draw from self.rng or self.seed, and keep nothing between calls"
@@ -232,21 +229,29 @@ def deterministic(method: Method) -> str:
     return "depends on the seed, as declared" if registry.is_random(method) else "depends on nothing but the clouds"
 
 
-def _equal(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    return one["status"] == other["status"] and np.array_equal(np.asarray(one["pose"]), np.asarray(other["pose"]))
+def _equal(first: Array | None, second: Array | None) -> bool:
+    """Whether two poses are equal bit for bit, or both missing."""
+    return np.array_equal(np.asarray(first), np.asarray(second))
+
+
+def _agree(first: Array | None, second: Array | None, source: Array) -> bool:
+    """Whether two poses differ by rounding at most, or are both missing."""
+    if first is None or second is None:
+        return first is second
+    return error(first, second, source) <= 1e-3
 
 
 def stages_add_up(method: Method) -> str:
     """Times of stages are within the time of the call."""
     source, target, _ = easy(key=8)
-    reply = call_method(method, source, target)
-    total = sum(reply["stages"].values())
-    if total > 1.02 * reply["time_ms"] + 1:
+    _, reply = call_method(method, source, target)
+    total = sum(reply.stages.values())
+    if total > 1.02 * reply.time_ms + 1:
         raise CheckFailed(
-            f"the stages take {total:.1f} ms of a call of {reply['time_ms']:.1f} ms: one lies inside another; "
+            f"the stages take {total:.1f} ms of a call of {reply.time_ms:.1f} ms: one lies inside another; "
             "end a self.stage(…) before the next begins"
         )
-    return f"{', '.join(reply['stages'])}: {total / reply['time_ms']:.0%} of the call" if total else "none"
+    return f"{', '.join(reply.stages)}: {total / reply.time_ms:.0%} of the call" if total else "none"
 
 
 def initial_pose(method: Method) -> str:
@@ -276,16 +281,16 @@ def initial_pose(method: Method) -> str:
 def bounded(method: Method) -> str:
     """Clouds of 2000 points take limited time and memory."""
     source, target, _ = easy(LARGE_OFFSET, key=10)
-    reply = call_method(method, source, target)
-    if reply["time_ms"] > 1e3 * SLOWEST_S:
+    _, reply = call_method(method, source, target)
+    if reply.time_ms > 1e3 * SLOWEST_S:
         raise CheckFailed(
-            f"{reply['time_ms'] / 1e3:.0f} s for {LARGE_OFFSET} points, over {SLOWEST_S:g} s; thin the clouds or iterate less"
+            f"{reply.time_ms / 1e3:.0f} s for {LARGE_OFFSET} points, over {SLOWEST_S:g} s; thin the clouds or iterate less"
         )
-    if reply["peak_mb"] > MOST_MB:
+    if reply.peak_mb > MOST_MB:
         raise CheckFailed(
-            f"{reply['peak_mb']:.0f} MB for {LARGE_OFFSET} points, over {MOST_MB:g} MB; thin the clouds or work in blocks"
+            f"{reply.peak_mb:.0f} MB for {LARGE_OFFSET} points, over {MOST_MB:g} MB; thin the clouds or work in blocks"
         )
-    return f"{reply['time_ms']:.0f} ms and {max(reply['peak_mb'], 0):.0f} MB for {LARGE_OFFSET} points"
+    return f"{reply.time_ms:.0f} ms and {max(reply.peak_mb, 0):.0f} MB for {LARGE_OFFSET} points"
 
 
 def batches(method: Method) -> str:
@@ -294,24 +299,18 @@ def batches(method: Method) -> str:
         return "takes none"
     pairs = [easy(key=20 + k)[:2] for k in range(IN_BATCH)]
     pairs[1] = (_at(pairs[1][0], 7, np.nan), pairs[1][1])
-    alone = [call_method(method, *pair) for pair in pairs]
+    expected = [call_method(method, *pair)[0] for pair in pairs]
     sources, targets = (list(clouds) for clouds in zip(*pairs, strict=True))
-    reply = register_batch(method, "cpu", {"sources": sources, "targets": targets, "seed": 0})
-    if reply["status"] != "ok":
-        raise CheckFailed(
-            f"register_batch: {reply['message']}; give a NoSolution in the place of the pair without an answer"
-        )
-    if len(reply["answers"]) != len(pairs):
-        raise CheckFailed(
-            f"register_batch gives {len(reply['answers'])} answers to {len(pairs)} pairs; give one for each"
-        )
-    for (source, _), usual, one in zip(pairs, alone, reply["answers"], strict=True):
-        rigid_one = one["status"] == "ok" and pose_fault(one["pose"]) is None
-        if rigid_one != (usual["status"] == "ok") or (rigid_one and error(one, usual["pose"], source) > 1e-3):
-            raise CheckFailed(
-                "register_batch gives another answer than register; it must differ in nothing but rounding"
-            )
-    return f"{len(pairs)} pairs at once are as each alone"
+    reply = register(method, "cpu", RegisterRequest(sources, targets, 0))
+    if reply.status != Status.OK:
+        raise CheckFailed(f"register_batch: {reply.message}; return a NoSolution for a pair without a pose")
+    if len(reply.pairs) != len(pairs):
+        raise CheckFailed(f"register_batch returns {len(reply.pairs)} results for {len(pairs)} pairs; return one per pair")
+    for (source, _), alone, pair in zip(pairs, expected, reply.pairs, strict=True):
+        pose = pair.pose if pair.status == Status.OK and pose_fault(pair.pose) is None else None
+        if not _agree(pose, alone, source):
+            raise CheckFailed("register_batch returns another pose than register; they may differ by rounding only")
+    return f"{len(pairs)} pairs at once give the same poses as one at a time"
 
 
 CHECKS: dict[str, Check] = {
@@ -330,13 +329,3 @@ CHECKS: dict[str, Check] = {
     "batches": batches,
 }
 """Name to check, in the order in which they are made."""
-
-
-def run_check(method: Method, name: str) -> dict[str, Any]:
-    """One check of a method that has been set up: `status` "ok" or "failed", `message` and `seconds`."""
-    start = time.monotonic()
-    try:
-        status, message = "ok", CHECKS[name](method)
-    except CheckFailed as complaint:
-        status, message = "failed", str(complaint)
-    return {"status": status, "message": message, "seconds": time.monotonic() - start}

@@ -16,7 +16,8 @@ from bench.execution.executor import WorkerLost, notify_workers, run_batches
 from bench.execution.progress import ProgressBar
 from bench.execution.timing import TimingPhase, drift_note
 from bench.isolation import interrupt
-from bench.isolation.process import Limits, MethodProcess, MethodSetup
+from bench.isolation.process import MethodProcess
+from bench.isolation.protocol import Limits, MethodSetup
 from bench.planning.config import ORACLE, RECALL_THRESHOLD, RunConfig, differences
 from bench.planning.tasks import (
     ProblemGroup,
@@ -254,7 +255,7 @@ def accuracy(
 
     def left() -> list[Task]:
         pieces = make_tasks(config, cells, record.done("accuracy"), place.data, place.plugins)
-        return [p for p in pieces if p.setting in usable]
+        return [p for p in pieces if p.setup in usable]
 
     kinds = {m: registry.kind_of(registry.build(m, place.plugins)) for m in config.every_method}
     pieces, fruitless = left(), 0
@@ -265,7 +266,7 @@ def accuracy(
             try:
                 with OutcomeBuffer(record, meter.step) as ledger:
                     for piece, outcomes in run_batches(batch_tasks(pieces, place.jobs), place):
-                        method, cell = piece.setting.method, piece.cell
+                        method, cell = piece.setup.method, piece.cell
                         ledger.add(outcomes, kinds[method], cell.columns, f"{method} on {cell.name}")
             except WorkerLost as loss:
                 if interrupt.requested():  # it was interrupted before it could listen

@@ -16,7 +16,8 @@ from bench.execution import pool_worker
 from bench.execution.context import RunContext
 from bench.execution.progress import ProgressBar
 from bench.isolation import interrupt
-from bench.isolation.process import MethodProcess, MethodSetup
+from bench.isolation.process import MethodProcess
+from bench.isolation.protocol import MethodSetup
 from bench.planning.config import RunConfig
 from bench.planning.tasks import ProblemGroup, conditions_for, make_group, method_setup
 from bench.storage.database import ResultsDatabase

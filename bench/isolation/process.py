@@ -1,11 +1,10 @@
-"""The parent's side of a method's process: start, ask with a deadline, kill, explain."""
+"""Handle of a method's process: start it, send calls with a timeout, kill it, report how it ended."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import pickle
-import queue
 import signal
 import subprocess
 import sys
@@ -13,237 +12,207 @@ import threading
 import time
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import IO, Any, TypeVar
 
 from bench.isolation import interrupt
+from bench.isolation.protocol import GaussiansRequest, Limits, MethodSetup, Points, RegisterRequest, Reply
+from bench.storage.outcome import Status
 from common.errors import InputError
 from methods.core.registry import build, environment_of
 
 SETUP_TIMEOUT_S = 600.0
+"""Minimum timeout of a setup, which may load weights or run a compiler."""
 TAIL_BYTES = 4000
+"""Bytes kept of what the process printed last."""
 POLL_INTERVAL_S = 0.05
-"""How often memory is looked at while a call takes long."""
+"""Interval at which memory is checked while a call runs."""
 PIPELINE_BELOW_S = 0.5
-"""A method whose calls take less is sent the next call while it works on one."""
+"""While a call runs, the next one is sent ahead if the call before took less than this."""
 PIPE_BYTES = 1 << 20
-"""Bytes that a pipe to a process should hold."""
+"""Requested pipe buffer size in bytes."""
 ROOT = Path(__file__).resolve().parents[2]
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BENCH_THREADS", "OMP_THREAD_LIMIT")
 
-Points = NDArray[np.float32]
-Message = dict[str, Any]
-Reply = dict[str, Any]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class MethodSetup:
-    """What a method's process is started with. Equal settings can share a process."""
-
-    method: str
-    domain: str
-    device: str = "cpu"
-    threads: int = 1
-    seed: int = 0
-    plugins: Path | None = None
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a call may take: seconds, and GB of resident memory of the process with all it started."""
-
-    timeout: float
-    memory_gb: float
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call of a method: clouds (N, 3) and (M, 3) of one pair or, all of the same sizes, of several, and a seed."""
-
-    sources: Sequence[Points]
-    targets: Sequence[Points]
-    seed: int
-
-    @property
-    def message(self) -> Message:
-        """What is sent: nothing but the clouds and the seed."""
-        if len(self.sources) == 1:
-            return {"do": "register", "source": self.sources[0], "target": self.targets[0], "seed": self.seed}
-        return {"do": "register_batch", "sources": [*self.sources], "targets": [*self.targets], "seed": self.seed}
-
-
 class MethodProcess:
-    """A method in a process of its own, kept warm between calls and replaced after a crash or a time-out."""
+    """A method in its own process, kept warm between calls and replaced after a crash or a timeout.
 
-    def __init__(self, setting: MethodSetup, limits: Limits) -> None:
-        self.setting, self.limits = setting, limits
+    Args:
+        setup: the method and how it is set up.
+        limits: of every call.
+        server: module that answers the requests; see `bench.isolation.server`.
+    """
+
+    def __init__(self, setup: MethodSetup, limits: Limits, server: str = "bench.isolation.server") -> None:
+        self.setup, self.limits, self.server = setup, limits, server
         self.process: subprocess.Popen[bytes] | None = None
-        self.ready: Reply = {}
-        self._sent = 0  # messages that the process has and has not answered
+        self.ready = Reply()
+        self._unanswered = 0  # requests that were sent and not answered
 
     def start(self) -> Reply:
-        """Start the process and set the method up; returns its reply (`status`: ok, unavailable, input, error, …)."""
+        """Start the process and set the method up. Retry once after an external SIGKILL."""
         if self.process is not None:
             return self.ready
         ready = self._spawn()
-        return self._spawn() if ready.get("killed") else ready
+        return self._spawn() if ready.killed else ready
 
     def _spawn(self) -> Reply:
-        s = self.setting
+        setup = self.setup
+        child_requests, self._requests = Pipe(duplex=False)
+        self._replies, child_replies = Pipe(duplex=False)
+        descriptors = child_requests.fileno(), child_replies.fileno()
+        threads = dict.fromkeys(_THREAD_VARIABLES, str(setup.threads))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "bench.isolation.server"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            [sys.executable, "-m", self.server, *map(str, descriptors)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             cwd=ROOT,
-            env=os.environ
-            | dict.fromkeys(_THREAD_VARIABLES, str(s.threads))
-            | environment_of(build(s.method, s.plugins)),
-            start_new_session=True,  # Ctrl-C is the parent's to handle
+            env=os.environ | threads | environment_of(build(setup.method, setup.plugins)),
+            pass_fds=descriptors,
+            start_new_session=True,  # Ctrl-C is handled by the parent
         )
-        # SimpleQueue.get waits for ever if a signal's handler takes longer than what is left of its timeout (Python 3.11)
-        self._replies: queue.Queue[Reply | None] = queue.Queue()
+        child_requests.close()
+        child_replies.close()
         self._tail = bytearray()
-        self._sent, self._room = 0, _widen_pipe(self.process.stdin)
-        for target, args in (
-            (_read_replies, (self.process.stdout, self._replies)),
-            (_keep_tail, (self.process.stderr, self._tail)),
-        ):
-            threading.Thread(target=target, args=args, daemon=True).start()
-        return self.set_up(s)
+        self._unanswered, self._pipe_bytes = 0, _widen_pipe(self._requests)
+        threading.Thread(target=_keep_tail, args=(self.process.stderr, self._tail), daemon=True).start()
+        return self.set_up(setup)
 
-    def set_up(self, setting: MethodSetup) -> Reply:
-        """Set a method up, in the running process if there is one (its variables stay those it was started with)."""
-        self.setting = s = setting
+    def set_up(self, setup: MethodSetup) -> Reply:
+        """Set a method up, in the running process if there is one (its environment variables do not change)."""
+        self.setup = setup
         if self.process is None:
             return self.start()
-        ask = {"do": "setup", "method": s.method, "device": s.device, "seed": s.seed, "domain": s.domain}
-        # Loading and building (a compiler may run) has its own patience.
-        self.ready = self._ask([ask | {"plugins": s.plugins}], max(self.limits.timeout, SETUP_TIMEOUT_S))
+        self.ready = self._exchange([setup], max(self.limits.timeout, SETUP_TIMEOUT_S))
         return self.ready
 
     def register(self, source: Points, target: Points, seed: int) -> Reply:
-        """One call: the worker's reply, or one that says how the process ended (`timeout`, `crash`)."""
-        return self.ask(Call((source,), (target,), seed))
+        """Register one pair (N, 3), (M, 3); the reply also reports how the process ended if it did."""
+        return self.call(RegisterRequest((source,), (target,), seed))
 
-    def ask(self, call: Call) -> Reply:
-        """One call, as `register`; on several pairs it may take the time of as many."""
-        return self._call([call.message], self.limits.timeout * len(call.sources))
+    def gaussians(self, source: Points, target: Points) -> Reply:
+        """Return the mixtures by which the method matches a pair, in `extra`."""
+        return self.call(GaussiansRequest(source, target))
 
-    def replies(self, calls: Iterable[tuple[T, Call]]) -> Generator[tuple[T, Reply]]:
-        """The replies to calls, in their order, each with what stood beside its call.
+    def call(self, request: Any, timeout: float | None = None) -> Reply:
+        """Send a request and return its reply; the timeout in seconds is that of the limits unless given."""
+        return self._call([request], self._timeout(request) if timeout is None else timeout)
 
-        While the method works on one call, the next is sent already, unless the last took `PIPELINE_BELOW_S` or more.
+    def replies(self, calls: Iterable[tuple[T, RegisterRequest]]) -> Generator[tuple[T, Reply]]:
+        """Yield the replies to calls in order, each with the label given beside its request.
+
+        While the method works on one call, the next one has already been sent, unless the last took
+        `PIPELINE_BELOW_S` or more.
 
         Raises:
-            InputError: as `calls` does, after the replies to what came before.
+            InputError: raised by `calls`; the replies to the calls before come first.
         """
         rest, fault = iter(calls), None
-        waiting: deque[tuple[T, Call]] = deque()
-        brief, more = False, True
+        waiting: deque[tuple[T, RegisterRequest]] = deque()
+        ahead, more = 0, True
         try:
             while more or waiting:
-                while more and len(waiting) < 1 + brief:
+                while more and len(waiting) < 1 + ahead:
                     try:
                         waiting.append(next(rest))
                     except (StopIteration, InputError) as end:
                         more, fault = False, end
                 if waiting:
-                    messages = [call.message for _, call in waiting]
-                    reply = self._call(messages, self.limits.timeout * len(waiting[0][1].sources))
-                    brief = reply.get("time_ms", np.inf) < 1e3 * PIPELINE_BELOW_S
+                    requests = [request for _, request in waiting]
+                    reply = self._call(requests, self._timeout(requests[0]))
+                    ahead = int(reply.time_ms < 1e3 * PIPELINE_BELOW_S)
                     yield waiting.popleft()[0], reply
         finally:
-            if self._sent:  # nobody waits for these replies any more
+            if self._unanswered:  # nobody waits for these replies any more
                 self.close()
         if isinstance(fault, InputError):
             raise fault
 
-    def gaussians(self, source: Points, target: Points) -> Reply:
-        """The mixtures by which the method matches a pair: as `register`, with `gaussians` in the reply."""
-        return self._call([{"do": "gaussians", "source": source, "target": target, "seed": 0}], self.limits.timeout)
+    def _timeout(self, request: Any) -> float:
+        """Return the timeout of a request in seconds; a batch gets that of one pair per pair."""
+        return self.limits.timeout * (len(request.sources) if isinstance(request, RegisterRequest) else 1)
 
-    def check(self, name: str, patience: float) -> Reply:
-        """One check of `bench.conformance.checks` in the process: its reply, or how the process ended, within seconds."""
-        return self._call([{"do": "check", "check": name}], patience)
+    def _call(self, requests: Sequence[Any], timeout: float) -> Reply:
+        """Return the reply to the first request; those after it may be sent ahead.
 
-    def _call(self, messages: list[Message], patience: float) -> Reply:
-        """The reply to the first message, those after it may be sent too.
-
-        Asked once more where the process was killed from outside, which need not be the method's fault.
+        Retry once after an external SIGKILL, for example by the out-of-memory killer.
         """
         for _ in range(2):
             ready = self.start()
-            reply = self._ask(messages, patience) if ready["status"] == "ok" else ready
-            if not reply.get("killed"):
+            reply = self._exchange(requests, timeout) if ready.status == Status.OK else ready
+            if not reply.killed:
                 break
         return reply
 
-    def _ask(self, messages: list[Message], patience: float) -> Reply:
+    def _exchange(self, requests: Sequence[Any], timeout: float) -> Reply:
         try:
-            self._send(messages)
+            self._send(requests)
         except OSError:
-            if not self._sent:
-                return self._post_mortem()  # else it may have answered what it has
-        reply = self._wait(time.monotonic() + patience, patience)
-        self._sent = max(self._sent - 1, 0)
-        return self._judged(reply, patience)
+            if not self._unanswered:
+                return self._post_mortem()  # otherwise it may have replied to what it received
+        reply = self._receive(time.monotonic() + timeout, timeout)
+        self._unanswered = max(self._unanswered - 1, 0)
+        return self._apply_limits(reply, timeout)
 
-    def _judged(self, reply: Reply, patience: float) -> Reply:
-        """The reply, if its call kept to the limits: nobody watches a call while the next one is made ready."""
-        if reply.get("time_ms", 0.0) > 1e3 * patience and reply["status"] != "timeout":
-            return _timeout_reply(patience) | {"time_ms": reply["time_ms"]}
-        if (used := reply.get("peak_mb", 0.0) * 2**20 / 1e9) > self.limits.memory_gb:
-            return self._too_large(used) | {"time_ms": reply["time_ms"], "peak_mb": reply["peak_mb"]}
-        return reply
+    def _send(self, requests: Sequence[Any]) -> None:
+        """Send the requests that were not sent yet; beyond the first only what surely fits into the pipe."""
+        for number, request in enumerate(requests[self._unanswered :], self._unanswered):
+            data = pickle.dumps(request, protocol=5)
+            if number and len(data) > self._pipe_bytes // 2:
+                return  # writing would wait until the process reads, past all timeouts
+            self._requests.send_bytes(data)
+            self._unanswered += 1
 
-    def _too_large(self, used: float) -> Reply:
-        limit = self.limits.memory_gb
-        return {"status": "out_of_memory", "message": f"used {used:.1f} GB; the limit is {limit:g} GB"}
-
-    def _send(self, messages: list[Message]) -> None:
-        """Write what of the messages the process does not have yet; beyond the first only what the pipe surely holds."""
-        assert self.process is not None and self.process.stdin is not None
-        for number, message in enumerate(messages[self._sent :], self._sent):
-            data = pickle.dumps(message, protocol=5)
-            if number and len(data) > self._room // 2:
-                return  # the process reads it when it has answered: writing would wait for that, past all deadlines
-            self.process.stdin.write(data)
-            self.process.stdin.flush()
-            self._sent += 1
-
-    def _wait(self, deadline: float, patience: float) -> Reply:
-        """The reply, or what the process is killed for: even native code can't outstay its limits.
+    def _receive(self, deadline: float, timeout: float) -> Reply:
+        """Return the reply, or kill the process once it exceeds a limit: this works inside native code, too.
 
         Raises:
-            Stopped: Ctrl-C; the call is abandoned.
+            Interrupted: Ctrl-C was pressed; the call is abandoned.
         """
         while True:
-            if interrupt.requested() and self._replies.empty():
+            if interrupt.requested() and not self._replies.poll():
                 self.close()
                 raise interrupt.Interrupted
             try:
-                reply = self._replies.get(timeout=max(0.0, min(POLL_INTERVAL_S, deadline - time.monotonic())))
-                return reply if reply is not None else self._post_mortem()
-            except queue.Empty:
-                used = self._memory_gb()
+                if self._replies.poll(max(0.0, min(POLL_INTERVAL_S, deadline - time.monotonic()))):
+                    return self._replies.recv()
+            except (EOFError, OSError, pickle.UnpicklingError):
+                return self._post_mortem()
             assert self.process is not None
-            if self.process.poll() is not None and self._replies.empty():
-                return self._post_mortem()  # dead, though a process it forked still holds the pipe
+            used = self._memory_gb()
+            if self.process.poll() is not None and not self._replies.poll():
+                return self._post_mortem()  # it ended, though a process it forked still holds the pipe
             if used > self.limits.memory_gb:
                 self.close()
-                return self._too_large(used)
+                return self._memory_reply(used)
             if time.monotonic() >= deadline:
                 self.close()
-                return _timeout_reply(patience)
+                return _timeout_reply(timeout)
+
+    def _apply_limits(self, reply: Reply, timeout: float) -> Reply:
+        """Check a reply against the limits, which are not watched while the next call is prepared."""
+        if reply.time_ms > 1e3 * timeout and reply.status != Status.TIMEOUT:
+            late = _timeout_reply(timeout)
+            late.time_ms = reply.time_ms
+            return late
+        if (used := reply.peak_mb * 2**20 / 1e9) > self.limits.memory_gb:
+            too_large = self._memory_reply(used)
+            too_large.time_ms, too_large.peak_mb = reply.time_ms, reply.peak_mb
+            return too_large
+        return reply
+
+    def _memory_reply(self, used: float) -> Reply:
+        limit = self.limits.memory_gb
+        return Reply(Status.OUT_OF_MEMORY, message=f"used {used:.1f} GB; the limit is {limit:g} GB")
 
     def _memory_gb(self) -> float:
-        """Resident memory of the process and its descendants."""
+        """Return the resident memory of the process and its descendants in GB."""
         import psutil
 
         assert self.process is not None
@@ -256,58 +225,46 @@ class MethodProcess:
         return total / 1e9
 
     def _post_mortem(self) -> Reply:
+        """Describe how the process ended, with the last lines it printed."""
         assert self.process is not None
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(5)
         code = self.process.returncode
-        how = f"exit code {code}"
-        if code is not None and code < 0:
-            how = signal.Signals(-code).name
-        time.sleep(0.02)  # its last words may still be on their way
+        ending = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
+        time.sleep(0.02)  # the last lines may still be on their way
         last = bytes(self._tail).decode(errors="replace").strip().splitlines()[-3:]
         self.close()
-        message = " | ".join([f"the process ended with {how}", *last])
-        return {"status": "crash", "message": message, "killed": code == -signal.SIGKILL}
+        message = " | ".join([f"the process ended with {ending}", *last])
+        return Reply(Status.CRASH, message=message, killed=code == -signal.SIGKILL)
 
     def close(self) -> None:
-        """End the process and all it started."""
-        process, self.process, self._sent = self.process, None, 0
+        """Kill the process and all processes it started."""
+        process, self.process, self._unanswered = self.process, None, 0
         if process is None:
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        with contextlib.suppress(OSError):
-            assert process.stdin is not None
-            process.stdin.close()  # the others are their readers' to close
+        self._requests.close()
+        self._replies.close()
 
 
-def _timeout_reply(patience: float) -> Reply:
-    return {"status": "timeout", "message": f"no answer within {patience:g} s", "time_ms": 1e3 * patience}
+def _timeout_reply(timeout: float) -> Reply:
+    return Reply(Status.TIMEOUT, message=f"no answer within {timeout:g} s", time_ms=1e3 * timeout)
 
 
-def _widen_pipe(pipe: Any) -> int:
-    """Let a pipe hold more, and return how many bytes; 0 where the system does not tell."""
+def _widen_pipe(pipe: Connection) -> int:
+    """Enlarge the buffer of a pipe and return its size in bytes; 0 where the system does not report it."""
     with contextlib.suppress(ImportError, AttributeError, OSError):
         import fcntl
 
-        return fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        return fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     return 0
 
 
-def _read_replies(pipe: Any, replies: queue.Queue[Reply | None]) -> None:
-    """Hand on replies until the pipe ends; a broken reply counts as the end."""
-    with pipe:
-        try:
-            while True:
-                replies.put(pickle.load(pipe))
-        except Exception:
-            replies.put(None)
-
-
-def _keep_tail(pipe: Any, tail: bytearray) -> None:
+def _keep_tail(pipe: IO[bytes], tail: bytearray) -> None:
     """Keep the last of what the process and its libraries print, whatever the amount."""
     with pipe:
-        while chunk := pipe.read1(1 << 16):
+        while chunk := pipe.read1(1 << 16):  # type: ignore[attr-defined]
             tail += chunk
             del tail[:-TAIL_BYTES]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.isolation.process import Limits
+from bench.isolation.protocol import Limits
 from bench.pair import figure, page
 from bench.pair.clouds import Scans, guessed_unit, open_scans
 from bench.pair.files import write_files

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from bench.conformance.command import default_domain
 from bench.execution.pool_worker import validate_reply
-from bench.isolation.process import Limits, MethodProcess, MethodSetup
+from bench.isolation.process import MethodProcess
+from bench.isolation.protocol import Limits, MethodSetup
 from bench.pair.clouds import Scans
+from bench.storage.outcome import Status
 from common import specs
 from common.keys import seed_of
 from methods.core import registry
@@ -33,7 +35,7 @@ class Answer:
 
     method: str
     kind: str
-    status: str
+    status: Status
     time_ms: float
     pose: NDArray[np.float64] | None
     message: str
@@ -86,11 +88,11 @@ def register_all(
         child = MethodProcess(MethodSetup(method, default_domain(), device, threads, plugins=plugins), limits)
         seed = seed_of("pair", method)
         try:
-            if child.start()["status"] == "ok":  # what the first call loads is not the method's time
+            if child.start().status == Status.OK:  # what the first call loads is not the method's time
                 child.register(source[:: -(-len(source) // WARM_UP)], target[:: -(-len(target) // WARM_UP)], seed)
-            reply = validate_reply(child.register(source, target, seed))
+            reply = child.register(source, target, seed)
+            pair = validate_reply(reply)[0]
         finally:
             child.close()
-        pose = None if reply["pose"] is None else scans.restored(reply["pose"])
-        spent, message = reply.get("time_ms", float("nan")), reply.get("message", "")
-        yield Answer(method, kind, reply["status"], spent, pose, message, reply.get("notes", {}))
+        pose = None if pair.pose is None else scans.restored(pair.pose)
+        yield Answer(method, kind, pair.status, reply.time_ms, pose, pair.message, reply.notes)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.isolation.process import Limits
+from bench.isolation.protocol import Limits
 from common import specs
 from common.errors import InputError, unknown
 from common.keys import digest

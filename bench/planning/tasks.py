@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.isolation.process import Limits, MethodSetup
+from bench.isolation.protocol import Limits, MethodSetup
 from bench.planning.config import ExtraGrid, RunConfig
 from datasets import registry
 from datasets.base import DataSet, NotEnoughPoints, PairSet
@@ -54,7 +54,7 @@ class ProblemGroup:
 class Task:
     """Problems of one cell for one method, by seeds of one repeat, `batch` in a call."""
 
-    setting: MethodSetup
+    setup: MethodSetup
     cell: ProblemGroup
     keys: tuple[ProblemKey, ...]
     limits: Limits
@@ -146,7 +146,7 @@ def batch_tasks(pieces: Iterable[Task], workers: int) -> list[list[Task]]:
     held = 0
     for piece in pieces:
         held += len(piece.keys)
-        if loads and loads[-1][0].setting == piece.setting and held <= size:
+        if loads and loads[-1][0].setup == piece.setup and held <= size:
             loads[-1].append(piece)
         else:
             loads.append([piece])

@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 
 from bench.evaluation.conventions import Convention
 from bench.evaluation.loader import RunData
-from bench.isolation.process import Limits, MethodProcess, MethodSetup
+from bench.isolation.process import MethodProcess
+from bench.isolation.protocol import Limits, MethodSetup
 from bench.planning.tasks import domain_of
 from bench.report import style
 from bench.report.figures import FigureJob
 from bench.report.qualitative import choose, seen
 from bench.report.ranking import GroupKey, at
 from bench.report.replay import ProblemReplay
+from bench.storage.outcome import Status
 from common.errors import InputError
 from methods.base import Gaussians
 from methods.core import registry
@@ -97,16 +99,16 @@ def _mixtures(redraw: ProblemReplay, method: str, problems: list[Problem]) -> It
             setting = MethodSetup(method, domain, seed=key.seed, plugins=redraw.plugins)
             if child is None:
                 child = MethodProcess(setting, _LIMITS)
-            elif child.setting != setting:
+            elif child.setup != setting:
                 child.set_up(setting)
             reply = child.gaussians(problem.source, problem.target)
-            if reply["status"] != "ok":
-                raise InputError(f"{method}: {reply['message']}")
-            if reply["gaussians"] is None:
+            if reply.status != Status.OK:
+                raise InputError(f"{method}: {reply.message}")
+            if reply.extra is None:
                 raise InputError(
                     f"{method}: it matches no Gaussians; take a method that does, such as one whose `gaussians` gives them"
                 )
-            yield reply["gaussians"]
+            yield reply.extra
     finally:
         if child is not None:
             child.close()

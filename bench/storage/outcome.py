@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,28 @@ from numpy.typing import NDArray
 
 from bench.evaluation import metrics
 
-STATUSES = ("ok", "no_solution", "invalid", "error", "timeout", "crash", "out_of_memory", "skipped")
+
+class Status(StrEnum):
+    """How a call, or the setup before it, ended."""
+
+    OK = "ok"
+    NO_SOLUTION = "no_solution"
+    INVALID = "invalid"
+    ERROR = "error"
+    TIMEOUT = "timeout"
+    CRASH = "crash"
+    OUT_OF_MEMORY = "out_of_memory"
+    SKIPPED = "skipped"
+    UNAVAILABLE = "unavailable"  # of a setup: a package or weights are missing; the problems are skipped
+    INPUT = "input"  # of a setup: the user's input is wrong; the run ends
+
+
+class Phase(StrEnum):
+    """Part of a run that an outcome belongs to: problems for accuracy, pairs timed alone, batches timed for throughput."""
+
+    ACCURACY = "accuracy"
+    TIMING = "timing"
+    BATCH = "batch"
 
 
 @dataclass(frozen=True)
@@ -24,8 +46,8 @@ class Outcome:
 
     method: str
     problem: str
-    status: str
-    phase: str = "accuracy"
+    status: Status
+    phase: Phase = Phase.ACCURACY
     repeat: int = 0
     seed: int = 0
     pose: NDArray[np.float64] | None = None

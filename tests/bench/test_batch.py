@@ -12,7 +12,8 @@ import pytest
 from bench.conformance import checks
 from bench.execution import pool_worker
 from bench.isolation import server
-from bench.isolation.process import Limits, MethodProcess, MethodSetup
+from bench.isolation.process import MethodProcess
+from bench.isolation.protocol import Limits, MethodSetup
 from bench.planning.config import load_preset
 from bench.storage.database import ResultsDatabase
 from datasets.problems import ProblemKey, make_problem

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from bench.isolation import process as child_module
-from bench.isolation.process import Call, Limits, MethodProcess, MethodSetup
+from bench.isolation.process import MethodProcess
+from bench.isolation.protocol import Limits, MethodSetup, RegisterRequest
 from common.errors import InputError
 from tests.bench.plugins.picky import EXIT, KILL, LARGE, NAP, SLEEP
 
@@ -72,7 +73,7 @@ def calls(*firsts, points=20, pulled=None):
         if pulled is not None:
             pulled.append(first)
         source = np.full((points, 3), first, dtype=np.float32)
-        yield first, Call((source,), (source,), 0)
+        yield first, RegisterRequest((source,), (source,), 0)
 
 
 def test_calls_that_follow_each_other_get_their_own_answers(picky):

@@ -8,7 +8,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from bench.cli import main
-from bench.isolation.process import Limits
+from bench.isolation.protocol import Limits
 from bench.pair import agreement, clouds
 from bench.pair.files import write_ply
 from bench.pair.register import register_all

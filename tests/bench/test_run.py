@@ -15,7 +15,8 @@ import pytest
 
 from bench.cli import main
 from bench.isolation import process
-from bench.isolation.process import ROOT, Limits, MethodProcess, MethodSetup
+from bench.isolation.process import ROOT, MethodProcess
+from bench.isolation.protocol import Limits, MethodSetup
 from datasets.problems import ProblemKey, make_problem
 from datasets.registry import load
 

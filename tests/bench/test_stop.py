@@ -16,7 +16,8 @@ import pytest
 
 from bench.execution import pool_worker
 from bench.isolation import interrupt
-from bench.isolation.process import PIPELINE_BELOW_S, ROOT, Limits, MethodProcess, MethodSetup
+from bench.isolation.process import PIPELINE_BELOW_S, ROOT, MethodProcess
+from bench.isolation.protocol import Limits, MethodSetup
 from bench.planning.tasks import (
     BATCHES_PER_WORKER,
     PROBLEMS_PER_BATCH,

@@ -13,7 +13,7 @@ import pytest
 
 from bench import tuning
 from bench.cli import main
-from bench.isolation.process import MethodSetup
+from bench.isolation.protocol import MethodSetup
 from common.errors import InputError
 from datasets.problems import ProblemKey, make_problem
 from datasets.registry import load
