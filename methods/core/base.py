@@ -5,6 +5,7 @@ A subclass of `Method` in a file of this folder (or of a `--plugins` folder) is 
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -163,6 +164,16 @@ class Method:
         For pictures: `bench.py draw gmm`.
         """
         return None
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Parameters by name."""
+        return dataclasses.asdict(self)  # type: ignore[call-overload]
+
+    @property
+    def solves_batches(self) -> bool:
+        """Whether `register_batch` may be used: not if the pose depends on the seed, of which a batch has only one."""
+        return self.batched and not self.random
 
     @property
     def has_gaussians(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from modulefinder import Module, ModuleFinder
 from pathlib import Path
@@ -28,6 +29,15 @@ def source_files(file: Path, packages: Mapping[Path, Path]) -> set[Path]:
     found = {Path(place) for place in places if place}
     pairs = ((one, source) for one in found for source in _native_folder(one).glob("*") if source.is_file())
     return found | {source for one, source in pairs if source.name.encode() in one.read_bytes()}
+
+
+def file_hashes(file: Path, packages: Mapping[Path, Path]) -> dict[str, str]:
+    """Return the source files of a Python file by name, relative to their package's root, with the start of their SHA-256."""
+    hashes = {}
+    for source in source_files(file, packages):
+        root = next((root for folder, root in packages.items() if folder in source.parents), source.parent)
+        hashes[str(source.relative_to(root))] = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
+    return hashes
 
 
 def _native_folder(file: Path) -> Path:
