@@ -153,6 +153,10 @@ class Data(ABC):
         """What a run says of the data: files left out, and the like."""
         return ()
 
+    def contents(self, split: str) -> dict[str, Any]:
+        """What copy of the data is on disk, for sets of which there are several: counts and SHA-256; plain JSON values."""
+        return {}
+
     @abstractmethod
     def prepare(self) -> str:
         """Read everything once, so that it is checked and cached; returns what there is, in words."""

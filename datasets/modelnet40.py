@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -97,6 +98,28 @@ class ModelNet40(DataSet):
         """Points an object has in the HDF5 files; None for meshes."""
         return self._load_points("test")["data"].shape[1] if self.is_points else None
 
+    def prepare(self) -> str:
+        """Read both splits; of fixed points also tells which copy it is."""
+        if not self.is_points:
+            return super().prepare()
+        held = {split: self.contents(split) for split in ("train", "test")}
+        return "; ".join(
+            f"{one['shapes']} {split} shapes of {one['points']} points (SHA-256 {one['sha256']})"
+            for split, one in held.items()
+        )
+
+    def contents(self, split: str) -> dict[str, Any]:
+        """Shapes, points of each, and SHA-256 over the HDF5 files of a split; of meshes nothing, since they are read one by one.
+
+        The SHA-256 is that of the lines that `sha256sum` prints of the files in the order of their names.
+        """
+        if not self.is_points:
+            return {}
+        files = sorted(_listed_files(self.folder, split))
+        sums = cached("modelnet40 SHA-256", files, lambda: {"sha256": _sha256(files)})["sha256"]
+        shapes, points, _ = self._load_points(split)["data"].shape
+        return {"split": split, "shapes": shapes, "points": points, "sha256": bytes(sums).hex()}
+
     def labels(self, split: str) -> NDArray[np.integer[Any]]:
         """Label (n,) of every object of a split."""
         if self.is_points:
@@ -151,6 +174,15 @@ class ModelNet40(DataSet):
                 raise InputError(f"{self.folder}: no <category>/{split}/*.off below it; {self.where}")
             self._meshes[split] = found
         return self._meshes[split]
+
+
+def _sha256(files: list[Path]) -> NDArray[np.uint8]:
+    """SHA-256 (32,) over a line `SHA-256  name` for each file."""
+    whole = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as handle:
+            whole.update(f"{hashlib.file_digest(handle, 'sha256').hexdigest()}  {file.name}\n".encode())
+    return np.frombuffer(whole.digest(), dtype=np.uint8)
 
 
 def _read_split(files: list[Path]) -> dict[str, NDArray[Any]]:

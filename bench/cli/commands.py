@@ -132,7 +132,7 @@ def _draw(flags: argparse.Namespace) -> None:
     from bench.report.style import slug
     from datasets.registry import data_root
 
-    folder = command.run_folder(Path(flags.run))
+    folder = command.folder_of(Path(flags.run))
     loaded = command.read(folder)
     redraw = ProblemReplay(loaded, data_root(flags.data), flags.plugins)
     method = flags.method or gaussians.first_method(loaded, flags.plugins)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import codecs
+import io
 import os
 import re
 import shlex
-import shutil
 import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from bench.cli.commands import PLUGINS, absolute, add_commands, terminal
-from common.errors import InputError, unknown
+from common.errors import InputError, of_disk, unknown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,11 +23,22 @@ if TYPE_CHECKING:
     from bench.planning.config import RunConfig
 
 ROOT = Path(__file__).resolve().parents[2]
+NAMED_AFTER = 60
+"""Letters of the data sets' names in the name of a run that was given none."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Tells of a bad flag in one line, as of any other bad input."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise an `InputError` with argparse's message."""
+        raise InputError(f"{message}; {self.prog} --help lists the flags")
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command; returns the exit code: 0, 2 for bad input, 130 after Ctrl-C."""
     arguments = sys.argv[1:] if argv is None else argv
+    _print_anywhere()
     parser, commands = _parser(train=arguments[:1] == ["train"])
     try:
         typed = _typed(arguments, commands)
@@ -42,16 +54,39 @@ def main(argv: list[str] | None = None) -> int:
         package = (error.name or "").split(".")[0]
         if (ROOT / package).exists():  # of ours: a fault, which its traceback tells best
             raise
-        told = f"package {package} is missing for {sys.executable}; `make bench` once installs all, then it is"
-        print(f"bench.py: {told} .venv/bin/python bench.py …", file=sys.stderr)
+        missing = f"package {package} is missing for {sys.executable}; `make bench` once installs all, then it is"
+        print(f"bench.py: {missing} .venv/bin/python bench.py …", file=sys.stderr)
         return 2
     except BrokenPipeError:  # whoever read the output, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        told = of_disk(error)
+        if told is None:  # a fault of ours
+            raise
+        print(f"bench.py: {told}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         said = f"stopped; what is finished is recorded, and the same command continues: {_recorded(arguments)}"
         print(f"\n{said}", file=sys.stderr)
         return 130
+
+
+_ASCII = {"–": "-", "—": "-", "−": "-", "→": ">", "×": "x", "·": ".", "…": ".", "α": "a", "σ": "s", "°": " "}
+
+
+def _print_anywhere() -> None:
+    """Let terminals that lack a letter show another of the same width, so that tables keep their columns."""
+
+    def other(error: UnicodeError) -> tuple[str, int]:
+        if not isinstance(error, UnicodeEncodeError):
+            raise error
+        return "".join(_ASCII.get(c, "?") for c in error.object[error.start : error.end]), error.end
+
+    codecs.register_error("bench", other)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="bench")
 
 
 def _typed(arguments: list[str], commands: Mapping[str, argparse.ArgumentParser]) -> list[str]:
@@ -86,7 +121,10 @@ def _with_config(parser: argparse.ArgumentParser, typed: list[str], flags: argpa
         "source",
         "target",
     }
-    made = parser.parse_args([typed[0], *said.arguments(known), *typed[1:]])
+    try:
+        made = parser.parse_args([typed[0], *said.arguments(known), *typed[1:]])
+    except InputError as error:  # what was typed is good by itself
+        raise InputError(str(error) if "config" in str(error) else f"--config {flags.config}: {error}") from error
     made.command, made.overrides = flags.command, said.tables
     return made
 
@@ -104,7 +142,7 @@ def _recorded(arguments: list[str]) -> str:
 
 def _parser(train: bool) -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
     """The command line, and each command's own part of it by name."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="bench.py",
         description="Registration methods for 3D point clouds, side by side. Without a command: run.",
         epilog="the main job: bench.py --methods all",
@@ -217,7 +255,8 @@ def _run(flags: argparse.Namespace) -> None:
     from bench.execution import run
     from bench.execution.context import RunContext
     from bench.planning import config
-    from bench.report import command
+    from bench.storage import run_folder
+    from bench.storage.database import explained
     from datasets.registry import data_root
 
     made = config.from_flags(flags)
@@ -230,17 +269,38 @@ def _run(flags: argparse.Namespace) -> None:
     if flags.dry_run:
         _dry_run(made, flags)
         return
-    data_sets = re.sub(r"[^\w.]+", "-", "-".join(made.datasets)).strip("-")
-    name = flags.out or f"{flags.preset}-{data_sets}-{made.hash[:8]}"
-    folder = command.RESULTS / name
-    if flags.fresh and folder.exists():
-        shutil.rmtree(folder)
+    folder = _place_of(made, flags)
     console = terminal()
     place = RunContext(
-        folder, str(data_root(flags.data).resolve()), flags.jobs, flags.plugins, console, flags.command, flags.scheduler
+        folder,
+        str(data_root(flags.data).resolve()),
+        flags.jobs,
+        flags.plugins,
+        console,
+        flags.command,
+        flags.scheduler,
+        flags.fresh,
     )
-    run.run(made, place).close()
+    with explained(folder / run_folder.RECORD):
+        run.run(made, place).close()
     write_all(folder, flags, console)
+
+
+def _place_of(made: RunConfig, flags: argparse.Namespace) -> Path:
+    """The folder of the run.
+
+    Raises:
+        InputError: a run may not write there, or its report may not where it would.
+    """
+    from bench.report import command
+    from bench.storage import environment, run_folder
+
+    data_sets = re.sub(r"[^\w.]+", "-", "-".join(made.datasets)).strip("-")[:NAMED_AFTER]
+    folder = run_folder.named(flags.out or f"{flags.preset}-{data_sets}-{made.hash[:8]}", command.RESULTS)
+    run_folder.check_run(folder)
+    run_folder.check_report(command.REPORTS / folder.resolve().name)
+    environment.refuse_changes(folder)
+    return folder
 
 
 def _dry_run(made: RunConfig, flags: argparse.Namespace) -> None:
@@ -290,7 +350,7 @@ def _report(flags: argparse.Namespace) -> None:
     from datasets.registry import data_root
 
     how = flags.plugins, flags.convention, flags.threshold, flags.against is not None, flags.out
-    folders = [command.run_folder(run) for run in flags.run]
+    folders = [command.folder_of(run) for run in flags.run]
     command.write(command.ReportRequest(folders, command.REPORTS, data_root(flags.data), *how), terminal())
 
 
@@ -299,7 +359,7 @@ def _compare(flags: argparse.Namespace) -> int:
     from bench.evaluation.conventions import convention
     from bench.report import command
 
-    folders = [command.run_folder(run) for run in flags.run]
+    folders = [command.folder_of(run) for run in flags.run]
     names = folders[0].resolve().name, folders[1].resolve().name
     view = convention(flags.convention, flags.threshold)
     found = compare.compare(command.read(folders[0]), command.read(folders[1]), names, view)

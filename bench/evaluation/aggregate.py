@@ -18,6 +18,7 @@ from bench.evaluation import metrics, statistics
 from bench.evaluation.conventions import DEFAULT, Convention, add_information_rmse
 from bench.evaluation.loader import GROUP_COLUMNS, KEY_COLUMNS, POSE_COLUMNS, RunData
 from bench.storage.csv_writer import csv_blocks
+from common.errors import of_disk
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -411,10 +412,20 @@ def write_csvs(frames: dict[str, pd.DataFrame], folder: Path) -> list[Path]:
 
 
 def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> Path:
-    """Write a temporary file beside path and rename it: a reader or a kill never sees half a file."""
+    """Write a temporary file beside path and rename it: a reader or a kill never sees half a file.
+
+    Raises:
+        InputError: the disk is full, read-only, or may not be written.
+    """
     data = content.encode() if isinstance(content, str) else content
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.writelines([data] if isinstance(data, bytes) else data)
-    temporary.replace(path)
+    try:
+        with temporary.open("wb") as file:
+            file.writelines([data] if isinstance(data, bytes) else data)
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        if told := of_disk(error, path):
+            raise told from error
+        raise
     return path

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.evaluation.metrics import MEAN_DISTANCE_POINTS, Moments, Scenes, moments
+from bench.storage.database import explained, open_to_read
 from common.errors import InputError
 from common.parallel import parallel_map
 
@@ -65,11 +66,14 @@ def load(record: Path, run: dict[str, Any]) -> RunData:
         InputError: it is not the record of a run.
     """
     try:
-        clouds = parallel_map(_problems, [record.absolute()], record.stat().st_size > LARGE)
-        outcomes, stages = _outcomes(record), _stages(record)
-        problems, scenes, information = next(clouds)
-    except sqlite3.DatabaseError as error:
-        raise InputError(f"{record}: not a record of a run ({error}); give the folder of a finished run") from error
+        with explained(record):
+            clouds = parallel_map(_problems, [record.absolute()], record.stat().st_size > LARGE)
+            outcomes, stages = _outcomes(record), _stages(record)
+            problems, scenes, information = next(clouds)
+    except InputError:
+        raise
+    except (ValueError, sqlite3.OperationalError) as error:  # blobs of other lengths, texts that are not UTF-8
+        raise InputError(f"{record}: the record is damaged ({error}); restore it from a copy") from error
     problems = problems.assign(seed=run["config"]["seed"], sampler=run["config"]["sampler"])
     return RunData(problems, scenes, information, outcomes, stages, run)
 
@@ -80,7 +84,7 @@ LARGE = 300_000_000
 
 def _chunks(record: Path, query: str, size: int = _CHUNK) -> Iterator[list[tuple[Any, ...]]]:
     """The columns of a query's rows, `size` rows at a time."""
-    with contextlib.closing(sqlite3.connect(f"file:{record.resolve()}?mode=ro", uri=True, timeout=30)) as db:
+    with contextlib.closing(open_to_read(record)) as db:
         cursor = db.execute(query)
         while rows := cursor.fetchmany(size):
             yield list(zip(*rows, strict=True))
@@ -312,7 +316,7 @@ def _merged_run(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """`run.json` of several runs: the first one's configuration and environment, everything else of all."""
     merged = dict(runs[0])
     merged["command"] = " ; ".join(r["command"] for r in runs)
-    for name in ("problem_sets", "methods", "unavailable"):
+    for name in ("problem_sets", "data", "methods", "unavailable"):
         merged[name] = {k: v for r in runs for k, v in r.get(name, {}).items()}
     merged["notes"] = list(dict.fromkeys(n for r in runs for n in r.get("notes", [])))
     merged["config"] = runs[0]["config"] | {

@@ -17,6 +17,7 @@ class RunContext:
         data: the folder that holds one folder a data set.
         jobs: processes for the accuracy problems.
         command: what the user typed.
+        fresh: whether to delete what an earlier run wrote to the folder, and to start over.
         scheduler: address of a Dask scheduler whose workers take the accuracy problems; empty: processes of this machine.
     """
 
@@ -27,3 +28,4 @@ class RunContext:
     console: Console
     command: str
     scheduler: str = ""
+    fresh: bool = False

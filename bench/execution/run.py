@@ -28,6 +28,7 @@ from bench.planning.tasks import (
     method_setup,
     repeats_and_batch,
 )
+from bench.storage import run_folder
 from bench.storage.database import OutcomeBuffer, ResultsDatabase
 from bench.storage.environment import environment
 from bench.storage.outcome import Outcome
@@ -70,6 +71,10 @@ def run(config: RunConfig, place: RunContext) -> ResultsDatabase:
 
 def open_record(config: RunConfig, place: RunContext) -> ResultsDatabase:
     """The record of this configuration in the run's folder, new or to be continued."""
+    if place.fresh and (kept := run_folder.clear(place.folder)):
+        place.console.print(
+            f"{place.folder}: kept what no run writes: {', '.join(kept)}", highlight=False, soft_wrap=True
+        )
     record = ResultsDatabase(place.folder / "record.sqlite")
     known = record.get("hash")
     if known not in (None, config.hash):
@@ -200,6 +205,7 @@ def describe(
         "config": dataclasses.asdict(config) | {"threshold": RECALL_THRESHOLD, "angle_bins": list(config.angles)},
         "hash": config.hash,
         "problem_sets": hashes,
+        "data": contents(config, place),
         "methods": {
             name: {
                 "kind": registry.kind_of(method),
@@ -213,6 +219,13 @@ def describe(
         "unavailable": {s.method: r["message"] for s, r in ready.items() if r["status"] != "ok"},
         "environment": environment() | {"threads": config.threads, "device": config.device, "jobs": place.jobs},
     }
+
+
+def contents(config: RunConfig, place: RunContext) -> dict[str, Any]:
+    """What the test split of each data set holds, of those that tell."""
+    names = dict.fromkeys([*config.datasets, *(name for more in config.more for name in more.datasets)])
+    found = {name: data_sets.open_data(name, place.data, place.plugins) for name in names}
+    return {name: held for name, one in found.items() if (held := one.contents("test"))}
 
 
 def record_skipped(
@@ -297,11 +310,9 @@ def _unfinished_note(record: ResultsDatabase) -> list[str]:
     return ["this run was stopped before its end, so methods and problems are missing here; its command continues it"]
 
 
-def write_run_json(record: ResultsDatabase, folder: Path) -> dict[str, Any]:
-    """Export what the record says of its run as `run.json`; returns it."""
+def run_json(record: ResultsDatabase) -> dict[str, Any]:
+    """What `run.json` holds of a record's run."""
     said: dict[str, Any] = record.get("run")
     sentinel = record.get("sentinel_ms")
     said |= {"sentinel_ms": sentinel, "notes": said["notes"] + drift_note(sentinel) + _unfinished_note(record)}
-    text = json.dumps(said, indent=2, ensure_ascii=False)
-    (folder / "run.json").write_text(text + "\n")
     return said

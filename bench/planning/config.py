@@ -74,6 +74,7 @@ class RunConfig:
         self._check(self.problems >= 1, "--problems", "be at least 1")
         for name in ("threads", "repeats", "batch"):
             self._check(getattr(self, name) >= 1, f"--{name}", "be at least 1")
+        self._check(-(2**63) <= self.seed < 2**63, "--seed", "fit into 64 bits: -2^63 to 2^63 - 1")
         self._check(self.timeout > 0, "--timeout", "be above 0 seconds")
         self._check(self.memory_limit_gb > 0, "--memory-limit", "be above 0 GB")
         self._check(all(n >= 1 for n in self.points), "--points", "be at least 1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -11,9 +12,17 @@ from typing import Any
 
 from common.errors import InputError, unknown
 
-EXTRA_GRID_KEYS = ("methods", "datasets", "conditions", "points")
-TABLES = {"limits": None, "timing": ("points", "rounds", "budget_s"), "more": EXTRA_GRID_KEYS}
-"""Tables of a preset that a file may hold too, and their keys; None for any. Of `more` there may be several."""
+_COUNTS, _TEXTS, _NUMBER, _COUNT = "a list of whole numbers", "a list of texts", "a number", "a whole number"
+TABLES: dict[str, dict[str, str] | None] = {
+    "limits": None,
+    "timing": {"points": _COUNTS, "rounds": _COUNT, "budget_s": _NUMBER},
+    "more": {"methods": _TEXTS, "datasets": _TEXTS, "conditions": _TEXTS, "points": _COUNTS},
+}
+"""Tables of a preset that a file may hold too, with the type of each key; None: any key, each a number.
+
+Of `more` there may be several."""
+_NEEDED = ("methods", "datasets", "conditions", "points")
+"""Keys of a table `[[more]]`, which must have all."""
 _OF_RUN = {
     "methods": "methods",
     "datasets": "datasets",
@@ -35,11 +44,12 @@ _OF_RUN = {
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """Flags with their values, and what stands in the place of a preset's tables."""
+    """Flags with their values, and what stands in the place of a preset's tables; `of_run`: from a `run.json`."""
 
     file: Path
     flags: dict[str, Any]
     tables: dict[str, Any]
+    of_run: bool = False
 
     def arguments(self, known: Collection[str]) -> list[str]:
         """The same as arguments of a command line, to stand before those that were typed, which so win.
@@ -53,6 +63,8 @@ class ConfigFile:
         found = []
         for name, value in self.flags.items():
             flag = name.replace("_", "-")
+            if flag not in known and self.of_run:  # such as the methods, when only the problems are asked for
+                continue
             if flag not in known:
                 raise unknown(f"setting of {self.file}", name, known)
             if isinstance(value, dict):
@@ -78,11 +90,15 @@ def read(file: Path) -> ConfigFile:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         said = " ".join(str(error).split())
         raise InputError(f"--config {file}: neither TOML nor a run.json ({said}); see docs/configuration.md") from error
+    if "fresh" in content:
+        raise InputError(
+            f"--config {file}: field 'fresh' deletes a run, so no file can set it; remove it, type --fresh"
+        )
     tables = {name: content.pop(name) for name in TABLES if name in content}
     for name, table in tables.items():
         for one in _tables(file, table) if name == "more" else [table]:
             _check(file, name, one)
-    return ConfigFile(file, content, tables)
+    return ConfigFile(file, content, tables, of_run=file.suffix == ".json")
 
 
 def _tables(file: Path, value: Any) -> list[Any]:
@@ -94,16 +110,26 @@ def _tables(file: Path, value: Any) -> list[Any]:
 def _check(file: Path, name: str, table: Any) -> None:
     if not isinstance(table, dict):
         raise InputError(f"--config {file}: field '{name}' is no table; write [{name}]")
-    if name == "more" and (missing := sorted({*EXTRA_GRID_KEYS} - {*table})):
+    if name == "more" and (missing := [key for key in _NEEDED if key not in table]):
         raise InputError(
-            f"--config {file}: a table [[more]] lacks '{missing[0]}'; give {', '.join(EXTRA_GRID_KEYS)}, each a list"
+            f"--config {file}: a table [[more]] lacks '{missing[0]}'; give {', '.join(_NEEDED)}, each a list"
         )
     keys = TABLES[name]
     for key, value in table.items():
         if keys is not None and key not in keys:
             raise unknown(f"setting of {file}, [{name}]", key, keys)
-        if name == "more" and not isinstance(value, list):
-            raise InputError(f"--config {file}: field 'more.{key}' is not a list; write {key} = [{value!r}]")
+        kind = _NUMBER if keys is None else keys[key]
+        if not _is_a(kind, value):
+            raise InputError(f"--config {file}: field '{name}.{key}' is {value!r}; give {kind}")
+
+
+def _is_a(kind: str, value: Any) -> bool:
+    """Whether a value is of one of the types above; numbers must not be negative, counts in lists must be at least 1."""
+    if kind in (_COUNTS, _TEXTS):
+        if not isinstance(value, list):
+            return False
+        return all(isinstance(v, str) if kind == _TEXTS else type(v) is int and v >= 1 for v in value)
+    return type(value) in ((int,) if kind == _COUNT else (int, float)) and 0 <= value < math.inf
 
 
 def _of_run(config: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from bench.evaluation.conventions import Convention, convention
 from bench.evaluation.loader import RunData, load, merge
+from bench.storage import run_folder
 from common.errors import InputError
 
 if TYPE_CHECKING:
@@ -54,37 +56,41 @@ class ReportRequest:
         return len(self.folders) == 1 and not self.convention and not self.thresholds and not self.out
 
     @property
-    def name(self) -> str:
-        """Name of the report's folder."""
+    def folder(self) -> Path:
+        """The report's folder."""
+        return run_folder.named(self.out or self._usual_name, self.reports)
+
+    @property
+    def _usual_name(self) -> str:
         runs = "+".join(folder.resolve().name for folder in self.folders)
         limits = "@" + ",".join(f"{t:g}" for t in self.thresholds) if self.thresholds else ""
         how = f".{self.view.name}{limits}" if self.convention or self.thresholds else ""
-        return self.out or runs + how
+        return runs + how
 
 
-def run_folder(run: Path) -> Path:
+def folder_of(run: Path) -> Path:
     """The folder of a run that is given by its folder or by its name."""
     return run if run.is_dir() else RESULTS / run
 
 
 def read(folder: Path) -> RunData:
-    """What the record in a run's folder holds; also writes its `run.json`.
+    """What the record in a run's folder holds; writes nothing.
 
     Raises:
         InputError: there is no record, or it is not that of a run.
     """
-    from bench.execution.run import write_run_json
+    from bench.execution.run import run_json
     from bench.storage.database import ResultsDatabase
 
     if not (folder / "record.sqlite").is_file():
         shipped = (folder / "run.json").is_file()  # as the reference run is: its CSVs alone
         mend = "make it again, by the command in its run.json" if shipped else "give the name or folder of a run"
         raise InputError(f"{folder}: no record.sqlite in it; {mend}")
-    record = ResultsDatabase(folder / "record.sqlite")
+    record = ResultsDatabase(folder / "record.sqlite", read_only=True)
     try:
         if record.get("run") is None:
             raise InputError(f"{folder}: its run stopped before it had problems; start it again")
-        return load(folder / "record.sqlite", write_run_json(record, folder))
+        return load(record.path, run_json(record))
     finally:
         record.close()
 
@@ -103,10 +109,14 @@ def write(request: ReportRequest, console: Console) -> None:
     loaded = runs[0] if len(runs) == 1 else merge(runs, [f.name for f in request.folders])
     redraw = ProblemReplay(loaded, request.data, request.plugins)
     frames = aggregate.tables(loaded, view, _trials_for(loaded, view, redraw))
-    reports = request.reports / request.name
+    reports = request.folder
+    run_folder.check_report(reports)
     csvs = request.folders[0] if request.plain else reports / "csv"
     finish = begin_report(loaded, frames, redraw, Options(view, request.against, csvs, reports))
     aggregate.write_csvs(frames, csvs)
+    if request.plain:
+        text = json.dumps(loaded.run, indent=2, ensure_ascii=False)
+        aggregate.write_atomically(csvs / "run.json", text + "\n")
     finish()
     console.print(terminal_summary(frames["summary"], frames["timing"], view))
     for note in [*_unanswered_notes(loaded, frames["summary"]), *(loaded.run["notes"] if request.plain else [])]:

@@ -11,7 +11,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from common.errors import InputError
+
 ROOT = Path(__file__).resolve().parents[2]
+SHOWN = 3
+"""Changed files that are named."""
 
 
 def environment() -> dict[str, Any]:
@@ -28,10 +32,43 @@ def environment() -> dict[str, Any]:
 
 
 def _commit() -> str:
-    with contextlib.suppress(OSError, subprocess.CalledProcessError):
-        ask = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
-        return subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip()
-    return "unknown"
+    described = _git("describe", "--always", "--abbrev=12")
+    if described is None or described.returncode:
+        return "unknown"
+    return described.stdout.strip() + ("-dirty" if changed_files() else "")
+
+
+def _git(*arguments: str) -> subprocess.CompletedProcess[str] | None:
+    """Run git in the checkout; None if there is no git."""
+    with contextlib.suppress(OSError):
+        return subprocess.run(
+            ["git", "--no-optional-locks", "-C", str(ROOT), *arguments], capture_output=True, text=True
+        )
+    return None
+
+
+def changed_files() -> list[str]:
+    """Files of the checkout that differ from its commit or are in none, but for what runs write to `results/` and `reports/`."""
+    outputs = [f":(exclude){name}" for name in ("results", "reports")]
+    told = _git("status", "--porcelain=v1", "-z", "--no-renames", "--", ".", *outputs)
+    return [entry[3:] for entry in told.stdout.split("\0") if entry] if told else []
+
+
+def refuse_changes(folder: Path) -> None:
+    """Refuse a run that git would commit, from a checkout that differs from its commit: it would be of no commit.
+
+    Raises:
+        InputError: git does not ignore the run's folder within the checkout, and files are changed.
+    """
+    ignored = _git("check-ignore", "--quiet", "--", str(folder.resolve() / "run.json"))
+    if ignored is None or ignored.returncode != 1:  # 0: ignored; 128: outside the checkout, or there is none
+        return
+    if changed := changed_files():
+        more = f" and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
+        raise InputError(
+            f"--out {folder}: git does not ignore this folder, so its run must be of a commit, but changed are "
+            f"{', '.join(changed[:SHOWN])}{more}; commit or stash them, or give another --out"
+        )
 
 
 def processor() -> str:

@@ -179,8 +179,8 @@ def test_a_missing_file_and_a_foreign_json_are_told(here, capsys):
 
 
 def test_arguments_of_a_file_stand_in_one_token_each():
-    file = config_file.ConfigFile("f", {"methods": ["a", "b[x=1,y=2]"], "fresh": True, "skip_bad": False}, {})
-    assert file.arguments(["methods", "fresh", "skip-bad"]) == ["--methods=a,b[x=1,y=2]", "--fresh"]
+    file = config_file.ConfigFile("f", {"methods": ["a", "b[x=1,y=2]"], "dry_run": True, "skip_bad": False}, {})
+    assert file.arguments(["methods", "dry-run", "skip-bad"]) == ["--methods=a,b[x=1,y=2]", "--dry-run"]
 
 
 def test_a_reader_that_has_seen_enough_is_no_error():

@@ -62,7 +62,7 @@ def test_a_run_s_own_configuration_repeats_it(bench, tmp_path, capsys):
     [
         ("[[more]]", "[more]", "field 'more' is no list of tables; write [[more]]"),
         ('methods = ["good", "identity"]', "", "a table [[more]] lacks 'methods'"),
-        ("points = [60, 40]", "points = 60", "field 'more.points' is not a list; write points = [60]"),
+        ("points = [60, 40]", "points = 60", "field 'more.points' is 60; give a list of whole numbers"),
         ("points = [60, 40]", "points = [60]\npoint = [3]", "did you mean points"),
         ('"identity"', '"identiti"', "unknown method 'identiti'"),
     ],

@@ -1,3 +1,6 @@
+import hashlib
+import shutil
+
 import h5py
 import numpy as np
 import pytest
@@ -140,7 +143,7 @@ def test_meshes_give_as_many_points_as_asked(tmp_path):
 
 def test_shapes_are_read_once_and_then_come_from_the_cache(points_folder, tmp_path, monkeypatch):
     first = ModelNet40(tmp_path)
-    assert first.prepare() == "60 train objects, 40 test objects"
+    assert first.prepare().startswith("60 train shapes of 64 points")
     monkeypatch.setattr("datasets.modelnet40._read_hdf5", None)  # not called again
     again = ModelNet40(tmp_path)
     np.testing.assert_array_equal(again.shape("test", 3).cloud, first.shape("test", 3).cloud)
@@ -152,3 +155,14 @@ def test_a_layout_can_be_asked_for(points_folder, tmp_path):
         ModelNet40(tmp_path, layout="meshes").labels("test")
     with pytest.raises(ValueError, match="layout must be any, points or meshes"):
         ModelNet40(tmp_path, layout="point")
+
+
+def test_which_copy_is_on_disk_is_told(points_folder, tmp_path):
+    """The SHA-256 is that of `sha256sum ply_data_test*.h5 | sha256sum`."""
+    sums = [f"{hashlib.sha256((points_folder / f).read_bytes()).hexdigest()}  {f}\n" for f in ("ply_data_test0.h5",)]
+    expected = hashlib.sha256("".join(sums).encode()).hexdigest()
+    held = ModelNet40(tmp_path).contents("test")
+    assert held == {"split": "test", "shapes": 40, "points": 64, "sha256": expected}
+    assert f"; 40 test shapes of 64 points (SHA-256 {expected})" in ModelNet40(tmp_path).prepare()
+    shutil.copy(points_folder / "ply_data_train0.h5", points_folder / "ply_data_test0.h5")
+    assert ModelNet40(tmp_path).contents("test")["sha256"] != expected
