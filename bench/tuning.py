@@ -21,17 +21,18 @@ from bench.evaluation import metrics, statistics
 from bench.execution import pool_worker
 from bench.isolation.process import MethodProcess
 from bench.isolation.protocol import Limits, MethodSetup
+from bench.planning.catalog import Catalog
 from bench.planning.tasks import domain_of
 from bench.storage.outcome import Phase, Status
 from common import specs
 from common.errors import InputError, unknown
 from common.keys import rng as rng_of
-from datasets import registry as data_sets
 from datasets.base import NotEnoughPoints
 from datasets.conditions import condition
 from datasets.problems import Problem, ProblemKey, make_problem
 from methods.base import LogUniform
-from methods.core import registry
+from methods.core.registry import MethodEntry, MethodSpec
+from methods.core.tuned import TUNED, read_tuned, tuned_file
 from methods.learned.training import Part
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ HEAD = "# Written by bench.py tune. METHOD[tuned=NAME] is the method with the va
 class TuneRequest:
     """What is searched: a method on a data set's condition, with N = `points`, and `budget` calls; `timeout` in seconds.
 
-    `name` is what the settings are to be called, `data` the folder of data sets, `command` what is recorded as having made them.
+    `name` names the settings, `catalog` resolves methods and data sets, `command` is stored with the settings.
     """
 
     method: str
@@ -65,8 +66,7 @@ class TuneRequest:
     seed: int
     timeout: float
     name: str
-    data: str
-    plugins: Path | None
+    catalog: Catalog
     command: str
 
 
@@ -94,7 +94,7 @@ class CandidateEvaluator:
         """The candidate's score on the first `count` problems."""
         done = self.calls.setdefault(candidate, [])
         if len(done) < count:
-            self.child.set_up(replace(self.child.setup, method=candidate))
+            self.child.set_up(replace(self.child.setup, method=replace(self.child.setup.method, text=candidate)))
         for problem in self.problems[len(done) : count]:
             outcome = pool_worker.solve_problems(self.child, [problem], Phase.ACCURACY, 0)[0]
             error = WORST
@@ -124,9 +124,9 @@ def run(request: TuneRequest, console: Console) -> Path:
     finally:
         child.close()
     made = {"command": request.command, "budget": request.budget, "seed": request.seed, "candidates": len(candidates)}
-    file = registry.tuned_file(request.plugins)
+    file = tuned_file(request.catalog.methods.plugins)
     save_settings(file, request.method, request.name, made | entry)
-    spec = f"{request.method}[{registry.TUNED}={request.name}]"
+    spec = f"{request.method}[{TUNED}={request.name}]"
     values = entry["values"] or f"no values, the same as {request.method}; kept as the record of what was tried"
     console.print(f"{entry['verdict']}\n{spec} in {file}: {values}", highlight=False, soft_wrap=True)
     return file
@@ -143,7 +143,7 @@ def search_space(request: TuneRequest) -> dict[str, tuple[Any, ...] | LogUniform
     Raises:
         InputError: there is no such method, it says of no parameter that it may be, can't be used here, or the name is none.
     """
-    offers = registry.available(request.plugins)
+    offers = request.catalog.methods.entries
     if request.method not in offers:
         raise unknown("method", request.method, offers)
     if not re.fullmatch(r"\w+", request.name):
@@ -158,7 +158,7 @@ def search_space(request: TuneRequest) -> dict[str, tuple[Any, ...] | LogUniform
     return space
 
 
-def _searched(offer: registry.MethodEntry) -> dict[str, tuple[Any, ...] | LogUniform]:
+def _searched(offer: MethodEntry) -> dict[str, tuple[Any, ...] | LogUniform]:
     """What a class and its bases say, less what the variant fixes; of values, those that are not the default anyway.
 
     Raises:
@@ -242,7 +242,7 @@ def problems_of(request: TuneRequest, held_out: bool, count: int) -> list[Proble
     Raises:
         InputError: the data set is one of pairs, or its objects can't give the points.
     """
-    whole, made = data_sets.load(request.dataset, request.data, request.plugins), condition(request.condition)
+    whole, made = request.catalog.data.spec(request.dataset).objects(), condition(request.condition)
     if made.real:
         raise InputError(f"--condition {request.condition}: is for sets of real pairs, which have no train split")
     try:
@@ -260,8 +260,8 @@ def started(request: TuneRequest) -> MethodProcess:
     Raises:
         InputError: it does not start.
     """
-    domain = domain_of(data_sets.load(request.dataset, request.data, request.plugins), request.condition)
-    setting = MethodSetup(request.method, domain, seed=request.seed, plugins=request.plugins)
+    domain = domain_of(request.catalog.data.spec(request.dataset).objects(), request.condition)
+    setting = MethodSetup(request.catalog.methods.spec(request.method), domain, seed=request.seed)
     child = MethodProcess(setting, Limits(request.timeout, MEMORY_GB))
     ready = child.start()
     if ready.status != Status.OK:
@@ -302,17 +302,17 @@ def evaluate_all(
         verdict = f"the default stays: {best} is not better on held-out objects: {tested[1].mean:.4f}, not {tested[0].mean:.4f}"
     return {
         "verdict": verdict,
-        "values": values_of(best, request.plugins) if gain.mean < 0 else {},
+        "values": values_of(request.catalog.methods.spec(best)) if gain.mean < 0 else {},
         "found": best,
         "training": _scores(learnt),
         "validation": _scores(tested) | {"difference": _rounded(gain[:3]), "p": _rounded(gain[3:])[0]},
     }
 
 
-def values_of(spec: str, plugins: Path | None) -> dict[str, Any]:
-    """The parameters written in a spec, as the method has them; "none" for None, which TOML lacks."""
-    built = registry.parameters_of(registry.build(spec, plugins))
-    return {name: "none" if built[name] is None else built[name] for name in specs.parse(spec).given}
+def values_of(method: MethodSpec) -> dict[str, Any]:
+    """Return the parameters written in a spec, as the method has them; "none" for None, which TOML lacks."""
+    values = method.build().parameters
+    return {name: "none" if values[name] is None else values[name] for name in specs.parse(method.text).given}
 
 
 def _scores(pair: list[Score]) -> dict[str, Any]:
@@ -329,7 +329,7 @@ def _rounded(values: Iterable[float]) -> list[float]:
 
 def save_settings(file: Path, method: str, name: str, entry: Mapping[str, Any]) -> None:
     """Write settings under their method and name, beside those that are in the file already."""
-    found = registry.tuned(file)
+    found = read_tuned(file)
     found.setdefault(method, {})[name] = dict(entry)
     tables = [
         f"\n[{_key(m)}.{_key(n)}]\n" + "".join(f"{_key(k)} = {toml(v)}\n" for k, v in found[m][n].items())

@@ -45,19 +45,19 @@ def terminal() -> Console:
 
 def _list(flags: argparse.Namespace) -> None:
     from bench.cli.listing import sections
-    from datasets.registry import data_root
+    from bench.planning.catalog import Catalog
 
-    for title, lines in sections(data_root(flags.data), flags.plugins).items():
+    for title, lines in sections(Catalog.of(flags.data, flags.plugins)).items():
         print(title)
         print("\n".join(f"  {line}" for line in lines))
 
 
 def _doctor(flags: argparse.Namespace) -> None:
     from bench.cli.doctor import report
-    from datasets.registry import data_root
+    from bench.planning.catalog import Catalog
 
-    there, missing = report(data_root(flags.data), flags.plugins)
-    print("\n".join(there))
+    facts, missing = report(Catalog.of(flags.data, flags.plugins))
+    print("\n".join(facts))
     print("\nmissing" if missing else "\nnothing is missing")
     print("\n".join(f"  {line}" for line in missing))
 
@@ -82,10 +82,12 @@ def _pair_flags(command: argparse.ArgumentParser) -> None:
 
 def _pair(flags: argparse.Namespace) -> None:
     from bench.pair.command import PairRequest, run
+    from methods.core.registry import MethodRegistry
 
-    names = "source target methods truth points scale out timeout device threads plugins"
+    names = "source target methods truth points scale out timeout device threads"
     given = {name: getattr(flags, name) for name in names.split()}
-    run(PairRequest(**given, memory_limit_gb=flags.memory_limit), terminal())
+    registry = MethodRegistry(flags.plugins)
+    run(PairRequest(**given, memory_limit_gb=flags.memory_limit, registry=registry), terminal())
 
 
 def _new(flags: argparse.Namespace) -> None:
@@ -110,8 +112,13 @@ def _check_flags(command: argparse.ArgumentParser) -> None:
 
 def _check(flags: argparse.Namespace) -> int:
     from bench.conformance import command
+    from methods.core.registry import MethodRegistry
 
-    return int(not command.run(flags.name, flags.domain or command.default_domain(), flags.plugins, terminal()))
+    return int(
+        not command.run(
+            MethodRegistry(flags.plugins).spec(flags.name), flags.domain or command.default_domain(), terminal()
+        )
+    )
 
 
 def _draw_flags(command: argparse.ArgumentParser) -> None:
@@ -127,15 +134,15 @@ def _draw_flags(command: argparse.ArgumentParser) -> None:
 
 
 def _draw(flags: argparse.Namespace) -> None:
+    from bench.planning.catalog import Catalog
     from bench.report import command, gaussians
     from bench.report.replay import ProblemReplay
     from bench.report.style import slug
-    from datasets.registry import data_root
 
     folder = command.folder_of(Path(flags.run))
     loaded = command.read(folder)
-    redraw = ProblemReplay(loaded, data_root(flags.data), flags.plugins)
-    method = flags.method or gaussians.first_method(loaded, flags.plugins)
+    redraw = ProblemReplay(loaded, Catalog.of(flags.data, flags.plugins))
+    method = flags.method or gaussians.first_method(loaded, redraw.catalog.methods)
     stem = flags.out or command.REPORTS / folder.name / "figures" / f"gaussians_{slug(method, flags.problem[0])}"
     job = gaussians.drawn_job(loaded, redraw, method, flags.problem, stem)
     stem.parent.mkdir(parents=True, exist_ok=True)
@@ -160,9 +167,9 @@ def _tune_flags(command: argparse.ArgumentParser) -> None:
 
 def _tune(flags: argparse.Namespace) -> None:
     from bench import tuning
-    from datasets.registry import data_root
+    from bench.planning.catalog import Catalog
 
-    names = "method dataset condition points budget seed timeout plugins command"
+    names = "method dataset condition points budget seed timeout command"
     given = {name: getattr(flags, name) for name in names.split()}
     name = flags.name or tuning.default_name(flags.dataset, flags.condition)
-    tuning.run(tuning.TuneRequest(**given, name=name, data=str(data_root(flags.data).resolve())), terminal())
+    tuning.run(tuning.TuneRequest(**given, name=name, catalog=Catalog.of(flags.data, flags.plugins)), terminal())

@@ -9,10 +9,9 @@ from importlib import metadata
 from pathlib import Path
 
 from bench.cli.listing import MISSING, state_of
+from bench.planning.catalog import Catalog
 from bench.storage.environment import ROOT, environment
-from datasets import registry as data_sets
 from datasets.cache import folder as cache_folder
-from methods.core import registry
 
 EXTRAS = {
     "requirements.txt": "what a run needs",
@@ -22,9 +21,9 @@ EXTRAS = {
 LEAST_FREE_GB = 2.0
 
 
-def report(root: Path, plugins: Path | None) -> tuple[list[str], list[str]]:
-    """What there is, and what is missing, in lines; each of the second ends with what mends it."""
-    return facts(root), [*packages(), *methods(plugins), *data(root, plugins), *space()]
+def report(catalog: Catalog) -> tuple[list[str], list[str]]:
+    """Return lines on the environment, and lines on what is missing, each of which ends with its fix."""
+    return facts(catalog.data.root), [*packages(), *methods(catalog), *data(catalog), *space()]
 
 
 def facts(root: Path) -> list[str]:
@@ -85,22 +84,23 @@ def installed(package: str) -> bool:
     return True
 
 
-def methods(plugins: Path | None) -> list[str]:
-    """A line for every method or plug-in that can't be used, with the reason."""
-    lines = [f"plug-in: {reason}" for reason in (data_sets.faults(plugins) | registry.faults(plugins)).values()]
-    for name, offer in registry.available(plugins).items():
-        if reason := offer.unavailable():
+def methods(catalog: Catalog) -> list[str]:
+    """Return a line for every method or plug-in that cannot be used, with the reason."""
+    lines = [f"plug-in: {reason}" for reason in catalog.faults]
+    for name, entry in catalog.methods.entries.items():
+        if reason := entry.unavailable():
             lines.append(f"method {name}: {reason}")
     return lines
 
 
-def data(root: Path, plugins: Path | None) -> list[str]:
-    """A line for every data set that has a place of its own and is not there."""
-    made = {name: cls(root=root) for name, cls in data_sets.available(plugins).items()}
+def data(catalog: Catalog) -> list[str]:
+    """Return a line for every data set whose files are not below the data folder."""
+    root = catalog.data.root
+    data_sets = {name: cls(root=root) for name, cls in catalog.data.entries.items()}
     return [
-        f"data set {name}: not below {root}: " + (f"bench.py data {name}" if one.archives else one.where)
-        for name, one in made.items()
-        if state_of(name, one, root) == MISSING
+        f"data set {name}: not below {root}: " + (f"bench.py data {name}" if dataset.archives else dataset.where)
+        for name, dataset in data_sets.items()
+        if state_of(name, dataset, root) == MISSING
     ]
 
 

@@ -6,47 +6,47 @@ import json
 from pathlib import Path
 from typing import Any
 
+from bench.planning.catalog import Catalog
 from bench.planning.config import load_preset, preset_names
-from datasets import registry as data_sets
 from datasets.base import Data
 from datasets.conditions import CONDITIONS
-from methods.core import registry
+from methods.core.registry import FOLDER, MethodEntry
+from methods.core.tuned import BUILT_IN, TUNED, read_tuned, tuned_file
 
-WEIGHTS = registry.HERE / "weights"
+WEIGHTS = FOLDER / "weights"
 
 
-def sections(root: Path, plugins: Path | None) -> dict[str, list[str]]:
-    """Title to lines."""
-    offers, found = registry.available(plugins), data_sets.available(plugins)
-    broken = data_sets.faults(plugins) | registry.faults(plugins)
-    made = {
-        "methods (kind, device)": [method_line(n, o) for n, o in offers.items()],
-        "tuned settings (METHOD[tuned=NAME], found by bench.py tune)": tuned_lines(plugins),
+def sections(catalog: Catalog) -> dict[str, list[str]]:
+    """Return the lines of each section by its title."""
+    root = catalog.data.root
+    lines_of = {
+        "methods (kind, device)": [method_line(name, entry) for name, entry in catalog.methods.entries.items()],
+        "tuned settings (METHOD[tuned=NAME], found by bench.py tune)": tuned_lines(catalog.methods.plugins),
         "weights of learned methods": [weights_line(file) for file in sorted(WEIGHTS.glob("*.safetensors"))],
         f"data sets (files are looked for below {root}; --data or $BENCH_DATA names another place)": [
-            dataset_line(name, cls(root=root), root) for name, cls in found.items()
+            dataset_line(name, cls(root=root), root) for name, cls in catalog.data.entries.items()
         ],
         "conditions": [f"{name:18} {first_line(c)}" for name, c in CONDITIONS.items()],
         "presets": [f"{name:18} {load_preset(name)['about']}" for name in preset_names()],
-        "plug-ins that do not work": list(broken.values()),
+        "plug-ins that do not work": catalog.faults,
     }
-    return {title: lines for title, lines in made.items() if lines}
+    return {title: lines for title, lines in lines_of.items() if lines}
 
 
-def method_line(name: str, offer: registry.MethodEntry) -> str:
+def method_line(name: str, entry: MethodEntry) -> str:
     """Name, kind, device, and what it is or why it can't be used."""
-    device = "cpu, cuda" if "torch" in offer.cls.requires else "cpu"
-    reason = offer.unavailable()
-    return f"{name:18} {offer.cls.kind:8} {device:10} {f'unavailable: {reason}' if reason else offer.summary}"
+    device = "cpu, cuda" if "torch" in entry.cls.requires else "cpu"
+    reason = entry.unavailable()
+    return f"{name:18} {entry.cls.kind:8} {device:10} {f'unavailable: {reason}' if reason else entry.summary}"
 
 
 def tuned_lines(plugins: Path | None) -> list[str]:
     """What each tuning stands for, those of the user's folder after those that come with the bench."""
-    files = dict.fromkeys([registry.tuned_file(), registry.tuned_file(plugins)])
+    files = dict.fromkeys([BUILT_IN, tuned_file(plugins)])
     return [
-        f"{f'{method}[{registry.TUNED}={name}]':42} {entry['verdict']}"
+        f"{f'{method}[{TUNED}={name}]':42} {entry['verdict']}"
         for file in files
-        for method, entries in registry.tuned(file).items()
+        for method, entries in read_tuned(file).items()
         for name, entry in entries.items()
     ]
 

@@ -20,6 +20,7 @@ from common.errors import InputError, of_disk, unknown
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from bench.planning.catalog import Catalog
     from bench.planning.config import RunConfig
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -255,11 +256,12 @@ def _run(flags: argparse.Namespace) -> None:
     from bench.execution import run
     from bench.execution.context import RunContext
     from bench.planning import config
+    from bench.planning.catalog import Catalog
     from bench.storage import run_folder
     from bench.storage.database import explained
-    from datasets.registry import data_root
 
-    made = config.from_flags(flags)
+    catalog = Catalog.of(flags.data, flags.plugins)
+    run_config = config.from_flags(flags, catalog)
     if not "".join(flags.methods).strip(" ,"):
         raise InputError("--methods: names none; give names, or all")
     if flags.jobs < 1:
@@ -267,91 +269,81 @@ def _run(flags: argparse.Namespace) -> None:
     if (flags.backend == "dask") != bool(flags.scheduler):
         raise InputError("--backend dask and --scheduler tcp://HOST:PORT go together; give both")
     if flags.dry_run:
-        _dry_run(made, flags)
+        _dry_run(run_config, flags.jobs)
         return
-    folder = _place_of(made, flags)
+    folder = _run_folder(run_config, flags)
     console = terminal()
-    place = RunContext(
-        folder,
-        str(data_root(flags.data).resolve()),
-        flags.jobs,
-        flags.plugins,
-        console,
-        flags.command,
-        flags.scheduler,
-        flags.fresh,
-    )
+    context = RunContext(folder, catalog, flags.jobs, console, flags.command, flags.scheduler, flags.fresh)
     with explained(folder / run_folder.RECORD):
-        run.run(made, place).close()
-    write_all(folder, flags, console)
+        run.run(run_config, context).close()
+    write_report(folder, catalog, console)
 
 
-def _place_of(made: RunConfig, flags: argparse.Namespace) -> Path:
-    """The folder of the run.
+def _run_folder(run_config: RunConfig, flags: argparse.Namespace) -> Path:
+    """Return the folder of the run.
 
     Raises:
-        InputError: a run may not write there, or its report may not where it would.
+        InputError: the run may not write there, or its report may not write to its own folder.
     """
     from bench.report import command
     from bench.storage import environment, run_folder
 
-    data_sets = re.sub(r"[^\w.]+", "-", "-".join(made.datasets)).strip("-")[:NAMED_AFTER]
-    folder = run_folder.named(flags.out or f"{flags.preset}-{data_sets}-{made.hash[:8]}", command.RESULTS)
+    data_sets = re.sub(r"[^\w.]+", "-", "-".join(dataset.text for dataset in run_config.datasets)).strip("-")[
+        :NAMED_AFTER
+    ]
+    folder = run_folder.named(flags.out or f"{flags.preset}-{data_sets}-{run_config.hash[:8]}", command.RESULTS)
     run_folder.check_run(folder)
     run_folder.check_report(command.REPORTS / folder.resolve().name)
     environment.refuse_changes(folder)
     return folder
 
 
-def _dry_run(made: RunConfig, flags: argparse.Namespace) -> None:
+def _dry_run(run_config: RunConfig, jobs: int) -> None:
     from bench.planning import dry_run
     from bench.planning.tasks import make_groups
     from bench.report import command
-    from datasets.registry import data_root
 
-    cells = make_groups(made, str(data_root(flags.data).resolve()), flags.plugins)
-    print(
-        "\n".join(dry_run.plan(made, cells, flags.jobs, dry_run.recorded_times(command.RESULTS, made), flags.plugins))
-    )
+    times = dry_run.recorded_times(command.RESULTS, run_config)
+    print("\n".join(dry_run.plan(run_config, make_groups(run_config), jobs, times)))
 
 
 def _problems(flags: argparse.Namespace) -> None:
     from bench.planning import config, export_problems
+    from bench.planning.catalog import Catalog
     from bench.planning.tasks import make_groups
-    from datasets.registry import data_root
 
-    root = str(data_root(flags.data).resolve())
-    cells = make_groups(config.problems_config(flags), root, flags.plugins)
-    for cell in cells:
-        if cell.skip:
-            print(f"{cell.name} is skipped: {cell.skip}", file=sys.stderr)
-    where = [c for c in cells if not c.skip], root, flags.plugins
-    found = export_problems.export(flags.export, *where) if flags.export else export_problems.hashes(*where)
-    for name, sha256 in found.items():
+    groups = make_groups(config.problems_config(flags, Catalog.of(flags.data, flags.plugins)))
+    for group in groups:
+        if group.skip:
+            print(f"{group.name} is skipped: {group.skip}", file=sys.stderr)
+    live = [group for group in groups if not group.skip]
+    digests = export_problems.export(flags.export, live) if flags.export else export_problems.hashes(live)
+    for name, sha256 in digests.items():
         print(f"{sha256}  {name}")
 
 
 def _data(flags: argparse.Namespace) -> None:
     from datasets.download import get
-    from datasets.registry import data_root, open_data
+    from datasets.registry import DataRegistry
 
-    root = data_root(flags.data)
-    wanted = open_data(flags.name, root, flags.plugins)
-    print(f"{flags.name}: licence: {wanted.licence}")
-    if wanted.archives:
-        get(wanted.name, wanted.archives, root, flags.source, print)
+    registry = DataRegistry.at(flags.data, flags.plugins)
+    dataset = registry.spec(flags.name).build()
+    print(f"{flags.name}: licence: {dataset.licence}")
+    if dataset.archives:
+        get(dataset.name, dataset.archives, registry.root, flags.source, print)
     elif flags.source:
-        raise InputError(f"--from: {wanted.name} has no archive to take; {wanted.where}")
-    print(f"{flags.name}: {open_data(flags.name, root, flags.plugins).prepare()}, ready")
+        raise InputError(f"--from: {dataset.name} has no archive to take; {dataset.where}")
+    print(f"{flags.name}: {registry.spec(flags.name).build().prepare()}, ready")
 
 
 def _report(flags: argparse.Namespace) -> None:
+    from bench.planning.catalog import Catalog
     from bench.report import command
-    from datasets.registry import data_root
 
-    how = flags.plugins, flags.convention, flags.threshold, flags.against is not None, flags.out
+    catalog = Catalog.of(flags.data, flags.plugins)
     folders = [command.folder_of(run) for run in flags.run]
-    command.write(command.ReportRequest(folders, command.REPORTS, data_root(flags.data), *how), terminal())
+    options = flags.convention, flags.threshold, flags.against is not None, flags.out
+    command.write(command.ReportRequest(folders, command.REPORTS, catalog, *options), terminal())
 
 
 def _compare(flags: argparse.Namespace) -> int:
@@ -367,9 +359,8 @@ def _compare(flags: argparse.Namespace) -> int:
     return int(flags.fail_on_regression and bool(found.regressions))
 
 
-def write_all(folder: Path, flags: argparse.Namespace, console: Console) -> None:
-    """Everything a person reads of a run: CSVs beside the record, plots and report, the summary on the terminal."""
+def write_report(folder: Path, catalog: Catalog, console: Console) -> None:
+    """Write everything a person reads of a run: CSVs beside the database, plots and report, the terminal's summary."""
     from bench.report import command
-    from datasets.registry import data_root
 
-    command.write(command.ReportRequest([folder], command.REPORTS, data_root(flags.data), flags.plugins), console)
+    command.write(command.ReportRequest([folder], command.REPORTS, catalog), console)

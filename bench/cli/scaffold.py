@@ -11,7 +11,7 @@ from string import Template
 from bench.conformance.command import default_domain
 from bench.storage.environment import ROOT
 from common.errors import InputError
-from methods.core import registry
+from methods.core.registry import MethodRegistry
 
 
 def write(name: str, plugins: Path | None) -> tuple[Path, Path]:
@@ -43,7 +43,7 @@ def _check(name: str, plugins: Path | None) -> None:
         raise InputError(
             f"new {name}: a name has lower-case letters, digits and _, such as my_method; it names a module"
         )
-    if name in registry.available(plugins if plugins and plugins.is_dir() else None):
+    if name in MethodRegistry(plugins if plugins and plugins.is_dir() else None).entries:
         raise InputError(f"new {name}: there is a method of that name; choose another")
 
 

@@ -20,7 +20,8 @@ from bench.storage.outcome import Status, pose_fault
 from common.keys import rng
 from datasets.poses import axis_rotation, direction, haar, move
 from methods.base import Method, rigid
-from methods.core import registry
+from methods.core.chain import Chain
+from methods.core.registry import MethodEntry
 
 Array = NDArray[Any]
 Check = Callable[[Method], str]
@@ -115,18 +116,18 @@ def error(pose: Array | None, T: Array, source: Array) -> float:
 
 def documented(method: Method) -> str:
     """The class has a docstring and a kind."""
-    for part in method.parts if isinstance(method, registry.Chain) else (method,):
-        offer = registry.MethodEntry(type(part), {}, Path(inspect.getfile(type(part))))
+    for part in method.parts if isinstance(method, Chain) else (method,):
+        offer = MethodEntry(type(part), {}, Path(inspect.getfile(type(part))))
         if not offer.documented:
             raise CheckFailed(f"the class {type(part).__name__} {offer.summary}; it stands in lists and reports")
         if part.kind not in KINDS:
             raise CheckFailed(f"kind is '{part.kind}'; set kind to one of {', '.join(KINDS)}")
-    return registry.kind_of(method)
+    return method.kind
 
 
 def known_poses(method: Method) -> str:
     """Small known motions of the same points are found better than by doing nothing, and in the right direction."""
-    if registry.kind_of(method) == "control":
+    if method.kind == "control":
         return CONTROL
     errors, inverse_errors, identity_errors = [], [], []
     for key in range(POSES):
@@ -148,7 +149,7 @@ def known_poses(method: Method) -> str:
 
 def point_order(method: Method) -> str:
     """Rows of the two clouds do not correspond, so the answer must not need them to."""
-    if registry.kind_of(method) == "control":
+    if method.kind == "control":
         return CONTROL
     source, target, T = easy(key=7)
     in_order = move(T, source.astype(np.float64)).astype(np.float32)
@@ -224,9 +225,9 @@ def deterministic(method: Method) -> str:
         raise CheckFailed(
             "two calls with the same seed differ; draw from self.rng or self.seed, and keep nothing between calls"
         )
-    if not registry.is_random(method) and not _equal(first, other):
+    if not method.random and not _equal(first, other):
         raise CheckFailed("the answer depends on the seed; set random = True")
-    return "depends on the seed, as declared" if registry.is_random(method) else "depends on nothing but the clouds"
+    return "depends on the seed, as declared" if method.random else "depends on nothing but the clouds"
 
 
 def _equal(first: Array | None, second: Array | None) -> bool:
@@ -256,7 +257,7 @@ def stages_add_up(method: Method) -> str:
 
 def initial_pose(method: Method) -> str:
     """A local method starts from `init` and does not make a good one worse."""
-    last = method.parts[-1] if isinstance(method, registry.Chain) else method
+    last = method.parts[-1] if isinstance(method, Chain) else method
     if not last.local:
         return "takes none"
     source, target, small = easy(key=9)
@@ -295,7 +296,7 @@ def bounded(method: Method) -> str:
 
 def batches(method: Method) -> str:
     """Several pairs at once give what each gives alone, and a broken one among them spoils no other."""
-    if not registry.is_batched(method):
+    if not method.solves_batches:
         return "takes none"
     pairs = [easy(key=20 + k)[:2] for k in range(IN_BATCH)]
     pairs[1] = (_at(pairs[1][0], 7, np.nan), pairs[1][1])
@@ -305,7 +306,9 @@ def batches(method: Method) -> str:
     if reply.status != Status.OK:
         raise CheckFailed(f"register_batch: {reply.message}; return a NoSolution for a pair without a pose")
     if len(reply.pairs) != len(pairs):
-        raise CheckFailed(f"register_batch returns {len(reply.pairs)} results for {len(pairs)} pairs; return one per pair")
+        raise CheckFailed(
+            f"register_batch returns {len(reply.pairs)} results for {len(pairs)} pairs; return one per pair"
+        )
     for (source, _), alone, pair in zip(pairs, expected, reply.pairs, strict=True):
         pose = pair.pose if pair.status == Status.OK and pose_fault(pair.pose) is None else None
         if not _agree(pose, alone, source):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.conformance.checks import CHECKS
@@ -13,7 +12,7 @@ from bench.isolation.protocol import Limits, MethodSetup
 from bench.planning.config import load_preset
 from bench.storage.outcome import Status
 from common.errors import InputError
-from methods.core import registry
+from methods.core.registry import MethodSpec
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,16 +32,15 @@ def default_domain() -> str:
     return str(load_preset("quick")["datasets"][0])
 
 
-def run(method: str, domain: str, plugins: Path | None, console: Console) -> bool:
+def run(method: MethodSpec, domain: str, console: Console) -> bool:
     """Check a method and print one line per check; return whether all checks passed.
 
     Raises:
-        InputError: there is no such method, or it is not available here.
+        InputError: the method is not available here.
     """
-    registry.build(method, plugins)
-    if reason := registry.unavailable(method, plugins):
+    if reason := method.unavailable():
         raise InputError(f"{method} cannot be checked: {reason}")
-    setup = MethodSetup(method, domain, plugins=plugins)
+    setup = MethodSetup(method, domain)
     process = MethodProcess(setup, Limits(BUDGET_S, MEMORY_GB), server="bench.conformance.server")
     start, results = time.monotonic(), list[bool]()
     try:
@@ -64,7 +62,7 @@ def run(method: str, domain: str, plugins: Path | None, console: Console) -> boo
     return len(results) == len(CHECKS) and all(results)
 
 
-def _verdict(method: str, results: list[bool], seconds: float) -> str:
+def _verdict(method: MethodSpec, results: list[bool], seconds: float) -> str:
     """Summarise the checks in one line."""
     failed, skipped = results.count(False), len(CHECKS) - len(results)
     parts = [f"{failed} of {len(CHECKS)} checks failed"] * bool(failed)

@@ -1,4 +1,4 @@
-"""Where a run reads and writes, and how much of the machine it may use."""
+"""Context of a run: what does not change its results."""
 
 from __future__ import annotations
 
@@ -7,24 +7,26 @@ from pathlib import Path
 
 from rich.console import Console
 
+from bench.planning.catalog import Catalog
+
 
 @dataclass(frozen=True)
 class RunContext:
-    """What does not change the results of a run.
+    """Folders, console and workers of a run; none of them changes its results.
 
     Attributes:
-        folder: where the record and the CSVs go.
-        data: the folder that holds one folder a data set.
+        folder: folder of the results database and the CSVs.
+        catalog: methods and data sets, with the user's plug-ins.
         jobs: processes for the accuracy problems.
-        command: what the user typed.
+        console: terminal or log.
+        command: the command line, for the record.
+        scheduler: address of a Dask scheduler whose workers solve the accuracy problems; empty: processes of this machine.
         fresh: whether to delete what an earlier run wrote to the folder, and to start over.
-        scheduler: address of a Dask scheduler whose workers take the accuracy problems; empty: processes of this machine.
     """
 
     folder: Path
-    data: str
+    catalog: Catalog
     jobs: int
-    plugins: Path | None
     console: Console
     command: str
     scheduler: str = ""

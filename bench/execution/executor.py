@@ -1,4 +1,4 @@
-"""Where pieces of work go: processes of this machine (loky), or the workers of a Dask scheduler, both through joblib."""
+"""Run task batches in processes of this machine (loky) or on the workers of a Dask scheduler, both through joblib."""
 
 from __future__ import annotations
 
@@ -19,42 +19,43 @@ CONNECT_TIMEOUT_S = 15
 
 
 class WorkerLost(Exception):
-    """A process of the pool died; what it had not handed in is lost."""
+    """A process of the pool died; the outcomes it had not returned are lost."""
 
 
-def run_batches(loads: Iterable[list[Task]], place: RunContext) -> Iterator[tuple[Task, list[Outcome]]]:
-    """What `solve.solve_load` returns for each load, in the order in which they are done.
+def run_batches(batches: Iterable[list[Task]], context: RunContext) -> Iterator[tuple[Task, list[Outcome]]]:
+    """Yield what `pool_worker.solve_batch` returns for each task batch, in order of completion.
 
     Raises:
-        WorkerLost: a process of this machine's pool was killed. (A Dask scheduler gives its piece to another worker.)
+        WorkerLost: a process of this machine's pool was killed. (A Dask scheduler gives its batch to another worker.)
     """
     from joblib import Parallel, delayed
     from joblib.externals.loky.process_executor import BrokenProcessPool
 
-    with _backend(place) as options:
+    with _backend(context) as options:
         pool = Parallel(return_as="generator_unordered", batch_size=1, **options)
         try:
-            for found in pool(delayed(pool_worker.solve_batch)(load) for load in loads if not interrupt.requested()):
-                yield from found
+            calls = (delayed(pool_worker.solve_batch)(batch) for batch in batches if not interrupt.requested())
+            for outcomes in pool(calls):
+                yield from outcomes
         except BrokenProcessPool as error:
             raise WorkerLost(str(error).split("\n")[0]) from error
 
 
 @contextmanager
-def _backend(place: RunContext) -> Iterator[dict[str, Any]]:
-    """Options for joblib; the workers' method processes are gone when it ends."""
-    if place.scheduler:
+def _backend(context: RunContext) -> Iterator[dict[str, Any]]:
+    """Yield options for joblib; end the workers' method processes afterwards."""
+    if context.scheduler:
         from joblib import parallel_config
 
-        with _dask(place.scheduler) as client, parallel_config(backend="dask", n_jobs=-1):
+        with _dask(context.scheduler) as client, parallel_config(backend="dask", n_jobs=-1):
             yield {}
             client.run(pool_worker.close_all)
         return
     try:
-        yield {"backend": "loky", "n_jobs": place.jobs}
+        yield {"backend": "loky", "n_jobs": context.jobs}
     finally:
         pool_worker.close_all()
-        if place.jobs != 1:
+        if context.jobs != 1:
             from joblib.externals.loky import get_reusable_executor
 
             get_reusable_executor().shutdown(wait=True, kill_workers=interrupt.requested())

@@ -1,4 +1,4 @@
-"""What a worker of the pool does: draw the problems of a piece, ask the method's process, judge the answers' form."""
+"""Pool worker: generate a task's problems, run the method in its subprocess, validate the poses."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import threading
 import time
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
-from pathlib import Path
 from typing import TypeVar
 
 from bench.isolation import interrupt
@@ -18,28 +16,15 @@ from bench.isolation.protocol import Limits, MethodSetup, PairReply, RegisterReq
 from bench.planning.tasks import Task
 from bench.storage.outcome import Outcome, Phase, Status, pose_fault
 from common.errors import InputError
-from datasets import registry
-from datasets.base import DataSet, PairSet
-from datasets.problems import Problem, ProblemKey, call_seed, make_problem
+from datasets.problems import Problem, call_seed
 
 FLUSH_INTERVAL_S = 15.0
-"""A worker hands its outcomes in at least this often (or after one call, if that takes longer)."""
+"""A worker returns its outcomes at least this often, or after one call if that takes longer."""
 
 T = TypeVar("T")
 
 _processes: dict[MethodSetup, MethodProcess] = {}
 _lock = threading.Lock()  # a Dask worker may have several threads
-
-
-@lru_cache(maxsize=4)
-def open_dataset(name: str, data: str, plugins: Path | None) -> DataSet | PairSet:
-    """A data set, opened once per process."""
-    return registry.open_data(name, data, plugins)
-
-
-def generate_problem(key: ProblemKey, data: str, plugins: Path | None) -> Problem:
-    """The problem of a key, from a data set kept open."""
-    return make_problem(open_dataset(key.dataset, data, plugins), key)
 
 
 def solve_batch(tasks: list[Task]) -> list[tuple[Task, list[Outcome]]]:
@@ -87,7 +72,7 @@ def _generate_ahead(tasks: list[Task]) -> Generator[tuple[int, list[Problem]]]:
 
     def generate(number: int, task: Task, first: int) -> tuple[int, list[Problem]]:
         keys = task.keys[first : first + task.batch]
-        return number, [generate_problem(key, task.data, task.plugins) for key in keys]
+        return number, [task.group.problem(key) for key in keys]
 
     pool, pending = ThreadPoolExecutor(1), None
     try:
@@ -121,13 +106,11 @@ def _same_sizes(problems: list[Problem]) -> list[list[Problem]]:
 
 def _request(setup: MethodSetup, problems: list[Problem], repeat: int) -> RegisterRequest:
     """Build the request for problems, with the seed of the first. Only clouds and a seed leave this process."""
-    seed = call_seed(problems[0], setup.method, repeat)
+    seed = call_seed(problems[0], setup.method.text, repeat)
     return RegisterRequest([p.source for p in problems], [p.target for p in problems], seed)
 
 
-def to_outcomes(
-    setup: MethodSetup, problems: list[Problem], reply: Reply, phase: Phase, repeat: int
-) -> list[Outcome]:
+def to_outcomes(setup: MethodSetup, problems: list[Problem], reply: Reply, phase: Phase, repeat: int) -> list[Outcome]:
     """Convert the reply to a call into one outcome per problem; a failed call fails each of its problems.
 
     Raises:
@@ -136,7 +119,7 @@ def to_outcomes(
     n = len(problems)
     return [
         Outcome(
-            setup.method,
+            setup.method.text,
             problem.key.id,
             pair.status,
             phase,
@@ -191,7 +174,7 @@ def _process_for(setup: MethodSetup, limits: Limits) -> MethodProcess:
 
 @atexit.register
 def close_all() -> None:
-    """End the processes this worker keeps."""
-    for child in _processes.values():
-        child.close()
+    """End the method processes that this worker keeps."""
+    for process in _processes.values():
+        process.close()
     _processes.clear()

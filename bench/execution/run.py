@@ -1,23 +1,20 @@
-"""A run: draw problems, ask every method, time them alone; every outcome is in the record as soon as it is there."""
+"""A run: generate problems, run every method, time them alone; every outcome is stored as soon as it exists."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import time
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from bench.execution import pool_worker
 from bench.execution.context import RunContext
 from bench.execution.executor import WorkerLost, notify_workers, run_batches
 from bench.execution.progress import ProgressBar
-from bench.execution.timing import TimingPhase, drift_note
+from bench.execution.timing import TimingPhase
 from bench.isolation import interrupt
 from bench.isolation.process import MethodProcess
-from bench.isolation.protocol import Limits, MethodSetup
+from bench.isolation.protocol import Limits, MethodSetup, Reply
 from bench.planning.config import ORACLE, RECALL_THRESHOLD, RunConfig, differences
 from bench.planning.tasks import (
     ProblemGroup,
@@ -31,288 +28,268 @@ from bench.planning.tasks import (
 from bench.storage import run_folder
 from bench.storage.database import OutcomeBuffer, ResultsDatabase
 from bench.storage.environment import environment
-from bench.storage.outcome import Outcome
+from bench.storage.outcome import Outcome, Phase, Status
 from common.errors import InputError
-from datasets import registry as data_sets
 from datasets.problems import problem_set_sha256
-from methods.core import registry
 
 PROBLEMS_PER_COMMIT = 100
-CHANGED = "changed since; give --fresh to ask again, or another --out to keep what there is"
+CHANGED = "changed since; give --fresh to run again, or another --out to keep the existing outcomes"
+CODE_FORM = 2
+"""Form of the stored source hashes; those of another form, by versions with other files, cannot be compared."""
 MAX_WORKER_LOSSES = 3
 """Workers that may die in a row without any outcome before a run gives up."""
 
 
-def run(config: RunConfig, place: RunContext) -> ResultsDatabase:
-    """Do what is left of a run and return its record.
+def run(config: RunConfig, context: RunContext) -> ResultsDatabase:
+    """Do what remains of a run and return its database.
 
     Raises:
-        InputError: the folder holds the record of another configuration, or data or weights are broken.
+        InputError: the folder holds a run of another configuration, or data or weights are broken.
     """
-    cells = make_groups(config, place.data, place.plugins)
-    record = open_record(config, place)
-    notes = collect_notes(config, cells, place.plugins)
+    groups = make_groups(config)
+    database = open_database(config, context)
+    notes = collect_notes(config, groups, context)
     for note in notes:
-        place.console.print(note, highlight=False, soft_wrap=True)
-    hashes = record_problems(record, cells, place)
-    settings = {method_setup(config, m, c, place.plugins): m for c in cells if not c.skip for m in c.methods}
-    ready = preflight(list(settings), config.call_limits, place.console)
-    _refuse_other_weights(record, ready, place)
-    record.put("run", describe(config, place, hashes, ready) | {"notes": _timing_notes(config, place) + notes})
-    usable = {s for s, reply in ready.items() if reply["status"] == "ok"}
-    record_skipped(record, config, cells, ready, place.plugins)
-    live = [c for c in cells if not c.skip]
-    record_oracle(record, config, live)
-    accuracy(record, config, live, usable, place)
-    TimingPhase(record, config, usable, place).run()
-    record.put("finished", time.strftime("%Y-%m-%dT%H:%M:%S%z"))
-    return record
+        context.console.print(note, highlight=False, soft_wrap=True)
+    digests = record_problems(database, groups, context)
+    setups = [method_setup(config, method, group) for group in groups if not group.skip for method in group.methods]
+    replies = preflight(list(dict.fromkeys(setups)), config.call_limits, context.console)
+    _refuse_other_weights(database, replies, context)
+    facts = describe(config, context, digests, replies)
+    database.put("run", facts | {"notes": _timing_notes(config, context) + notes})
+    usable = {setup for setup, reply in replies.items() if reply.status == Status.OK}
+    record_skipped(database, config, groups, replies)
+    live = [group for group in groups if not group.skip]
+    record_oracle(database, config, live)
+    accuracy(database, config, live, usable, context)
+    TimingPhase(database, config, usable, context).run()
+    database.put("finished", time.strftime("%Y-%m-%dT%H:%M:%S%z"))
+    return database
 
 
-def open_record(config: RunConfig, place: RunContext) -> ResultsDatabase:
-    """The record of this configuration in the run's folder, new or to be continued."""
-    if place.fresh and (kept := run_folder.clear(place.folder)):
-        place.console.print(
-            f"{place.folder}: kept what no run writes: {', '.join(kept)}", highlight=False, soft_wrap=True
-        )
-    record = ResultsDatabase(place.folder / "record.sqlite")
-    known = record.get("hash")
+def open_database(config: RunConfig, context: RunContext) -> ResultsDatabase:
+    """Open the database of this configuration in the run's folder, new or to be continued."""
+    if context.fresh and (kept := run_folder.clear(context.folder)):
+        line = f"{context.folder}: kept files that no run writes: {', '.join(kept)}"
+        context.console.print(line, highlight=False, soft_wrap=True)
+    database = ResultsDatabase(context.folder / run_folder.RECORD)
+    known = database.get("hash")
     if known not in (None, config.hash):
         raise InputError(
-            f"{place.folder}: holds a run of another configuration{_describe_differences(record, config)}; "
+            f"{context.folder}: holds a run of another configuration{_describe_differences(database, config)}; "
             "give --fresh to replace it, or another --out"
         )
-    record.put("hash", config.hash)
-    _refuse_other_code(record, config, place)
+    database.put("hash", config.hash)
+    _refuse_other_code(database, config, context)
     if known:
-        done = len(record.done("accuracy")) + len(record.done("timing"))
-        place.console.print(f"continuing: {done} outcomes are recorded already", highlight=False)
-    return record
+        done = len(database.done(Phase.ACCURACY)) + len(database.done(Phase.TIMING))
+        context.console.print(f"continuing: {done} outcomes exist already", highlight=False)
+    return database
 
 
-def _refuse_other_code(record: ResultsDatabase, config: RunConfig, place: RunContext) -> None:
-    """Outcomes of a method as it was must not stand beside those of the method as it is."""
-    code = {m: registry.source_hashes(m, place.plugins) for m in config.every_method}
-    known = record.get("code") or {}
-    asked = record.answered() & known.keys() & code.keys()
-    changed = {file for m in asked for file, _ in code[m].items() ^ known[m].items()}
+def _refuse_other_code(database: ResultsDatabase, config: RunConfig, context: RunContext) -> None:
+    """Refuse to mix outcomes of a method with those of a changed version of it."""
+    hashes = {method.text: method.source_hashes() for method in config.every_method}
+    stored = database.get("code") or {}
+    solved = database.methods_with_outcomes()
+    if stored and stored.get("form") != CODE_FORM and solved:
+        line = "this run was begun by an earlier version; whether its methods changed since cannot be checked"
+        context.console.print(line, highlight=False, soft_wrap=True)
+    known = stored.get("methods", {}) if stored.get("form") == CODE_FORM else {}
+    both = solved & known.keys() & hashes.keys()
+    changed = {file for method in both for file, _ in hashes[method].items() ^ known[method].items()}
     if changed:
-        raise InputError(f"{place.folder}: {', '.join(sorted(changed))} {CHANGED}")
-    record.put("code", code)
+        raise InputError(f"{context.folder}: {', '.join(sorted(changed))} {CHANGED}")
+    database.put("code", {"form": CODE_FORM, "methods": hashes})
 
 
-def _refuse_other_weights(record: ResultsDatabase, ready: dict[MethodSetup, dict[str, Any]], place: RunContext) -> None:
-    """The same of the files that methods load, whose `sha256` they note when they are set up."""
-    known, answered = (record.get("run") or {}).get("setup", {}), record.answered()
-    mine = _setups({s: reply for s, reply in ready.items() if s.method in answered})
-    changed = [name for name in mine if name in known and _weights(mine[name]) != _weights(known[name])]
+def _refuse_other_weights(database: ResultsDatabase, replies: dict[MethodSetup, Reply], context: RunContext) -> None:
+    """Refuse changed weights likewise, by the `sha256` that methods note when they are set up."""
+    known, solved = (database.get("run") or {}).get("setup", {}), database.methods_with_outcomes()
+    notes = _setup_notes({setup: reply for setup, reply in replies.items() if setup.method.text in solved})
+    changed = [name for name in notes if name in known and _weights(notes[name]) != _weights(known[name])]
     if changed:
-        raise InputError(f"{place.folder}: the weights of {', '.join(changed)} {CHANGED}")
+        raise InputError(f"{context.folder}: the weights of {', '.join(changed)} {CHANGED}")
 
 
 def _weights(notes: dict[str, Any]) -> dict[str, Any]:
-    """Of what a method, or the parts of a chain, noted: the digests of files."""
+    """Return the digests of files among the notes of a method, or of the parts of a chain."""
     return {name: fact for name, fact in notes.items() if name.split()[-1] == "sha256"}
 
 
-def _setups(ready: dict[MethodSetup, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What methods noted when they were set up."""
-    return {f"{s.method} on {s.domain}": r["notes"] for s, r in ready.items() if r.get("notes")}
+def _setup_notes(replies: dict[MethodSetup, Reply]) -> dict[str, dict[str, Any]]:
+    """Return what methods noted when they were set up, by `METHOD on DOMAIN`."""
+    return {f"{setup.method} on {setup.domain}": reply.notes for setup, reply in replies.items() if reply.notes}
 
 
-def _describe_differences(record: ResultsDatabase, config: RunConfig) -> str:
-    """By what the configuration differs from the recorded one; nothing if the run was stopped before it was recorded."""
-    there, here = record.get("run"), json.loads(json.dumps(dataclasses.asdict(config)))
-    told = differences(there["config"], here) if there else []
-    return f" (there → here: {'; '.join(told)})" if told else ""
+def _describe_differences(database: ResultsDatabase, config: RunConfig) -> str:
+    """Name the settings that differ from those of the database; empty if the run stopped before it stored them."""
+    stored = database.get("run")
+    lines = differences(stored["config"], json.loads(json.dumps(config.to_json()))) if stored else []
+    return f" (there → here: {'; '.join(lines)})" if lines else ""
 
 
-def collect_notes(config: RunConfig, cells: list[ProblemGroup], plugins: Path | None) -> list[str]:
-    """What is not as asked: broken plug-ins, files left out, cells that can't be had, fewer points or problems."""
-    notes = list((data_sets.faults(plugins) | registry.faults(plugins)).values())
-    notes += dict.fromkeys(remark for c in cells for remark in c.remarks)
-    notes += [f"{c.name} is skipped: {c.skip}" for c in cells if c.skip]
-    for cell in cells:
-        if cell.points != cell.asked and not cell.skip:
+def collect_notes(config: RunConfig, groups: list[ProblemGroup], context: RunContext) -> list[str]:
+    """Return notes on what differs from the request: broken plug-ins, files left out, skipped groups, fewer points."""
+    notes = [*context.catalog.faults, *dict.fromkeys(remark for group in groups for remark in group.remarks)]
+    notes += [f"{group.name} is skipped: {group.skip}" for group in groups if group.skip]
+    for group in groups:
+        if group.points != group.requested and not group.skip:
             why = "its points are fixed and split into disjoint halves"
-            notes.append(f"{cell.dataset}/{cell.condition} has N = {cell.points} instead of {cell.asked}: {why}")
+            notes.append(
+                f"{group.dataset}/{group.condition} has N = {group.points} instead of {group.requested}: {why}"
+            )
     fewer = [f"{m} {config.limit(m)}" for m in config.every_method if config.limit(m) < config.problems]
     if fewer:
         notes.append(f"slow methods get fewer than {config.problems} problems of each condition: {', '.join(fewer)}")
     return notes
 
 
-def record_problems(record: ResultsDatabase, cells: list[ProblemGroup], place: RunContext) -> dict[str, str]:
-    """Record the truth of every problem that is not yet there; returns the SHA-256 of each cell's problem set."""
-    known = record.known_problems()
-    live = [c for c in cells if not c.skip]
-    hashes: dict[str, str] = {}
-    with ProgressBar(place.console, "problems", sum(k.id not in known for c in live for k in c.keys)) as meter:
-        for cell in live:
-            new = [k for k in cell.keys if k.id not in known]
+def record_problems(database: ResultsDatabase, groups: list[ProblemGroup], context: RunContext) -> dict[str, str]:
+    """Store the ground truth of every new problem; return the SHA-256 of each group's problem set."""
+    known = database.known_problems()
+    live = [group for group in groups if not group.skip]
+    digests: dict[str, str] = {}
+    with ProgressBar(context.console, "problems", sum(k.id not in known for g in live for k in g.keys)) as bar:
+        for group in live:
+            new = [key for key in group.keys if key.id not in known]
             for start in range(0, len(new), PROBLEMS_PER_COMMIT):
-                some = [
-                    pool_worker.generate_problem(k, place.data, place.plugins)
-                    for k in new[start : start + PROBLEMS_PER_COMMIT]
-                ]
-                record.add_problems(some)
-                known |= {p.key.id: p.sha256() for p in some}
-                meter.step(len(some), cell.name)
-            hashes[cell.name] = problem_set_sha256(known[k.id] for k in cell.keys)
-    return hashes
+                problems = [group.problem(key) for key in new[start : start + PROBLEMS_PER_COMMIT]]
+                database.add_problems(problems)
+                known |= {problem.key.id: problem.sha256() for problem in problems}
+                bar.step(len(problems), group.name)
+            digests[group.name] = problem_set_sha256(known[key.id] for key in group.keys)
+    return digests
 
 
-def preflight(settings: list[MethodSetup], limits: Limits, console: Console) -> dict[MethodSetup, dict[str, Any]]:
-    """Set every method up once, away from this process, and say what it loaded or why it can't be used.
+def preflight(setups: list[MethodSetup], limits: Limits, console: Console) -> dict[MethodSetup, Reply]:
+    """Set every method up once, in one separate process, and print what it loaded or why it is not available.
 
     Raises:
         InputError: a method was given bad input, such as weights of another architecture.
     """
-    ready: dict[MethodSetup, dict[str, Any]] = {}
-    said: set[tuple[str, str]] = set()
-    child = MethodProcess(settings[0], limits) if settings else None
-    with ProgressBar(console, "setting up", len(settings)) as meter:
-        for one in settings:
-            assert child is not None
-            ready[one] = child.set_up(one)
-            _print_setup(one, ready[one], said, console)
-            meter.step(1, one.method)
-    if child is not None:
-        child.close()
-    return ready
+    replies: dict[MethodSetup, Reply] = {}
+    printed: set[tuple[str, str]] = set()
+    process = MethodProcess(setups[0], limits) if setups else None
+    with ProgressBar(console, "setting up", len(setups)) as bar:
+        for setup in setups:
+            assert process is not None
+            replies[setup] = process.set_up(setup)
+            _print_setup(setup, replies[setup], printed, console)
+            bar.step(1, setup.method.text)
+    if process is not None:
+        process.close()
+    return replies
 
 
-def _print_setup(one: MethodSetup, reply: dict[str, Any], said: set[tuple[str, str]], console: Console) -> None:
-    if reply["status"] == "input":
-        raise InputError(reply["message"])
-    facts = ", ".join(f"{k} {v}" for k, v in reply.get("notes", {}).items())
-    text = f"{one.method}: {facts}" if facts else ""
-    if reply["status"] != "ok":
-        text = f"{one.method} can't be used on {one.domain}: {reply['message']}"
-    if text and (one.method, text) not in said:
-        said.add((one.method, text))
+def _print_setup(setup: MethodSetup, reply: Reply, printed: set[tuple[str, str]], console: Console) -> None:
+    if reply.status == Status.INPUT:
+        raise InputError(reply.message)
+    facts = ", ".join(f"{name} {fact}" for name, fact in reply.notes.items())
+    text = f"{setup.method}: {facts}" if facts else ""
+    if reply.status != Status.OK:
+        text = f"{setup.method} is not available on {setup.domain}: {reply.message}"
+    if text and (setup.method.text, text) not in printed:
+        printed.add((setup.method.text, text))
         console.print(text, highlight=False, soft_wrap=True)
 
 
 def describe(
-    config: RunConfig, place: RunContext, hashes: dict[str, str], ready: dict[MethodSetup, dict[str, Any]]
+    config: RunConfig, context: RunContext, digests: dict[str, str], replies: dict[MethodSetup, Reply]
 ) -> dict[str, Any]:
-    """What `run.json` says of the run."""
-    offers = {m: registry.build(m, place.plugins) for m in config.every_method}
-    first = registry.available(place.plugins)
+    """Return the facts of the run for `run.json`."""
+    data_sets = dict.fromkeys([*config.datasets, *(name for grid in config.more for name in grid.datasets)])
+    contents = {dataset.text: dataset.open().contents("test") for dataset in data_sets}
+    machine = {"threads": config.threads, "device": config.device, "jobs": context.jobs}
     return {
-        "command": place.command,
-        "config": dataclasses.asdict(config) | {"threshold": RECALL_THRESHOLD, "angle_bins": list(config.angles)},
+        "command": context.command,
+        "config": config.to_json() | {"threshold": RECALL_THRESHOLD, "angle_bins": list(config.angles)},
         "hash": config.hash,
-        "problem_sets": hashes,
-        "data": contents(config, place),
+        "problem_sets": digests,
+        "data": {name: content for name, content in contents.items() if content},
         "methods": {
-            name: {
-                "kind": registry.kind_of(method),
-                "random": registry.is_random(method),
-                "variant": registry.parameters_of(method),
-                "doc": " + ".join(first[p.split("[")[0]].summary for p in name.split("+") if p.split("[")[0] in first),
+            method.text: {
+                "kind": method.kind,
+                "random": method.random,
+                "variant": method.build().parameters,
+                "doc": method.summary,
             }
-            for name, method in offers.items()
+            for method in config.every_method
         },
-        "setup": _setups(ready),
-        "unavailable": {s.method: r["message"] for s, r in ready.items() if r["status"] != "ok"},
-        "environment": environment() | {"threads": config.threads, "device": config.device, "jobs": place.jobs},
+        "setup": _setup_notes(replies),
+        "unavailable": {s.method.text: r.message for s, r in replies.items() if r.status != Status.OK},
+        "environment": environment() | machine,
     }
 
 
-def contents(config: RunConfig, place: RunContext) -> dict[str, Any]:
-    """What the test split of each data set holds, of those that tell."""
-    names = dict.fromkeys([*config.datasets, *(name for more in config.more for name in more.datasets)])
-    found = {name: data_sets.open_data(name, place.data, place.plugins) for name in names}
-    return {name: held for name, one in found.items() if (held := one.contents("test"))}
-
-
 def record_skipped(
-    record: ResultsDatabase,
-    config: RunConfig,
-    cells: list[ProblemGroup],
-    ready: dict[MethodSetup, dict[str, Any]],
-    plugins: Path | None,
+    database: ResultsDatabase, config: RunConfig, groups: list[ProblemGroup], replies: dict[MethodSetup, Reply]
 ) -> None:
-    """A problem that is not asked is a row with its reason, too.
+    """Store an outcome with its reason for every problem that is not run.
 
-    It is `skipped` where the data or a package is missing; a method whose own setup breaks has failed every problem.
+    Its status is `skipped` where the data or a package is missing; a method whose own setup fails has failed every problem.
     """
     for method in config.every_method:
-        kind = registry.kind_of(registry.build(method, plugins))
-        for cell in (c for c in cells if method in c.methods):
-            reply = ready.get(method_setup(config, method, cell, plugins), {"status": "unavailable"})
-            if not cell.skip and reply["status"] == "ok":
+        for group in (g for g in groups if method in g.methods):
+            reply = replies.get(method_setup(config, method, group), Reply(Status.UNAVAILABLE))
+            if not group.skip and reply.status == Status.OK:
                 continue
-            status = "skipped" if cell.skip or reply["status"] == "unavailable" else reply["status"]
-            reason = cell.skip or reply["message"]
-            keys = cell.keys[: config.limit(method)]
-            record.add_outcomes(
-                (Outcome(method, k.id, status, seed=k.seed, message=reason) for k in keys), kind, cell.columns
-            )
+            status = Status.SKIPPED if group.skip or reply.status == Status.UNAVAILABLE else reply.status
+            reason = group.skip or reply.message
+            keys = group.keys[: config.limit(method)]
+            outcomes = [Outcome(method.text, key.id, status, seed=key.seed, message=reason) for key in keys]
+            database.add_outcomes(outcomes, method.kind, group.columns)
 
 
-def record_oracle(record: ResultsDatabase, config: RunConfig, cells: list[ProblemGroup]) -> None:
-    """The truth as an answer: a control of the scoring, which must find no error in it."""
-    truth = record.truths() if config.oracle else {}
-    for cell in cells:
-        rows = [Outcome(ORACLE, k.id, "ok", seed=config.seed, pose=truth[k.id]) for k in cell.keys if k.id in truth]
-        record.add_outcomes(rows, "control", cell.columns)
+def record_oracle(database: ResultsDatabase, config: RunConfig, groups: list[ProblemGroup]) -> None:
+    """Store the true poses as outcomes of a control: scoring must find no error in them."""
+    truth = database.truths() if config.oracle else {}
+    for group in groups:
+        keys = [key for key in group.keys if key.id in truth]
+        outcomes = [Outcome(ORACLE, key.id, Status.OK, seed=config.seed, pose=truth[key.id]) for key in keys]
+        database.add_outcomes(outcomes, "control", group.columns)
 
 
 def accuracy(
-    record: ResultsDatabase, config: RunConfig, cells: list[ProblemGroup], usable: set[MethodSetup], place: RunContext
+    database: ResultsDatabase,
+    config: RunConfig,
+    groups: list[ProblemGroup],
+    usable: set[MethodSetup],
+    context: RunContext,
 ) -> None:
-    """Every method on every problem, in parallel. Outcomes count as done once they are in the record."""
+    """Run every method on every problem, in parallel. An outcome is done once it is in the database."""
 
-    def left() -> list[Task]:
-        pieces = make_tasks(config, cells, record.done("accuracy"), place.data, place.plugins)
-        return [p for p in pieces if p.setup in usable]
+    def remaining() -> list[Task]:
+        return [task for task in make_tasks(config, groups, database.done(Phase.ACCURACY)) if task.setup in usable]
 
-    kinds = {m: registry.kind_of(registry.build(m, place.plugins)) for m in config.every_method}
-    pieces, fruitless = left(), 0
-    count = sum(len(p.keys) for p in pieces)
-    with interrupt.on_interrupt(notify_workers), ProgressBar(place.console, "registering", count) as meter:
-        while pieces and not interrupt.requested():
-            before = meter.count
+    tasks, losses = remaining(), 0
+    count = sum(len(task.keys) for task in tasks)
+    with interrupt.on_interrupt(notify_workers), ProgressBar(context.console, "registering", count) as bar:
+        while tasks and not interrupt.requested():
+            before = bar.count
             try:
-                with OutcomeBuffer(record, meter.step) as ledger:
-                    for piece, outcomes in run_batches(batch_tasks(pieces, place.jobs), place):
-                        method, cell = piece.setup.method, piece.cell
-                        ledger.add(outcomes, kinds[method], cell.columns, f"{method} on {cell.name}")
+                with OutcomeBuffer(database, bar.step) as buffer:
+                    for task, outcomes in run_batches(batch_tasks(tasks, context.jobs), context):
+                        method, group = task.setup.method, task.group
+                        buffer.add(outcomes, method.kind, group.columns, f"{method} on {group.name}")
             except WorkerLost as loss:
-                if interrupt.requested():  # it was interrupted before it could listen
+                if interrupt.requested():  # the worker was interrupted before its handler was installed
                     break
-                fruitless = fruitless + 1 if meter.count == before else 0
-                if fruitless >= MAX_WORKER_LOSSES:
+                losses = losses + 1 if bar.count == before else 0
+                if losses >= MAX_WORKER_LOSSES:
                     raise InputError(f"worker processes keep dying ({loss}); try --jobs 1 or fewer --points") from loss
-                place.console.print(f"a worker process died ({loss}); its problems are solved again", highlight=False)
-            pieces = left()
+                line = f"a worker process died ({loss}); its problems are solved again"
+                context.console.print(line, highlight=False)
+            tasks = remaining()
 
 
-def _timing_notes(config: RunConfig, place: RunContext) -> list[str]:
-    """What to know of the times of the accuracy problems."""
+def _timing_notes(config: RunConfig, context: RunContext) -> list[str]:
+    """Return notes on how the times of the accuracy phase were taken."""
     notes = []
-    if place.jobs > 1 or place.scheduler:
+    if context.jobs > 1 or context.scheduler:
         alone = "the timing table has those taken alone" if config.timing_rounds else "nothing was timed alone"
         notes = [f"times beside accuracy were taken while several processes worked; {alone}"]
-    if batched := [m for m in config.every_method if repeats_and_batch(config, m, place.plugins)[1] > 1]:
+    if batched := [method.text for method in config.every_method if repeats_and_batch(config, method)[1] > 1]:
         share = f"times beside accuracy are a batch's over its pairs (--batch {config.batch}; column batch): "
         notes.append(share + ", ".join(batched))
     return notes
-
-
-def _unfinished_note(record: ResultsDatabase) -> list[str]:
-    """A warning on a run that was stopped: what is missing looks like what was never asked."""
-    if record.get("finished"):
-        return []
-    return ["this run was stopped before its end, so methods and problems are missing here; its command continues it"]
-
-
-def run_json(record: ResultsDatabase) -> dict[str, Any]:
-    """What `run.json` holds of a record's run."""
-    said: dict[str, Any] = record.get("run")
-    sentinel = record.get("sentinel_ms")
-    said |= {"sentinel_ms": sentinel, "notes": said["notes"] + drift_note(sentinel) + _unfinished_note(record)}
-    return said

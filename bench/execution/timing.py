@@ -1,4 +1,4 @@
-"""Timing: one method process works at a time, methods interleaved round by round, after all have warmed up together."""
+"""Timing phase: one method process works at a time, methods interleaved round by round, after all have warmed up together."""
 
 from __future__ import annotations
 
@@ -21,179 +21,188 @@ from bench.isolation.protocol import MethodSetup
 from bench.planning.config import RunConfig
 from bench.planning.tasks import ProblemGroup, conditions_for, make_group, method_setup
 from bench.storage.database import ResultsDatabase
-from bench.storage.outcome import Outcome
+from bench.storage.outcome import Outcome, Phase, Status
 from common.keys import rng
-from datasets.conditions import condition
 from datasets.problems import Problem, ProblemKey
-from methods.core import registry
+from methods.core.registry import MethodSpec
 
-MAX_DRIFT = 0.05
 BATCH_SIZE = 32
 """Pairs of a call that measures throughput."""
 
 
 @dataclass(frozen=True)
 class TimedCall:
-    """One timed call: a pair, or several at once for the throughput, which is another number (phase `batch`)."""
+    """A timed call: one pair for the latency, or several at once for the throughput, which is another number."""
 
-    method: str
-    number: int
-    cell: ProblemGroup
+    method: MethodSpec
+    round: int
+    group: ProblemGroup
     keys: tuple[ProblemKey, ...]
 
     @property
-    def phase(self) -> str:
-        """The phase it is recorded under."""
-        return "timing" if len(self.keys) == 1 else "batch"
+    def phase(self) -> Phase:
+        """The phase it is stored under."""
+        return Phase.TIMING if len(self.keys) == 1 else Phase.BATCH
 
 
 class TimingPhase:
     """The timing phase of a run. Round r takes its angle from bin r; every method gets the same problem in a round."""
 
-    def __init__(self, record: ResultsDatabase, config: RunConfig, usable: set[MethodSetup], place: RunContext) -> None:
-        self.record, self.config, self.place = record, config, place
-        self.cells = self._make_cells()
-        settings = {m: method_setup(config, m, self.cells[0], place.plugins) for m in config.methods}
-        self.children = {m: MethodProcess(s, config.call_limits) for m, s in settings.items() if s in usable}
-        self.methods = {m: registry.build(m, place.plugins) for m in self.children}
-        self.spent: defaultdict[tuple[str, str], float] = defaultdict(float)
+    def __init__(
+        self, database: ResultsDatabase, config: RunConfig, usable: set[MethodSetup], context: RunContext
+    ) -> None:
+        self.database, self.config, self.context = database, config, context
+        self.groups = self._make_groups()
+        setups = {method: method_setup(config, method, self.groups[0]) for method in config.methods}
+        self.processes = {m: MethodProcess(s, config.call_limits) for m, s in setups.items() if s in usable}
+        self.spent_s: defaultdict[tuple[MethodSpec, Phase], float] = defaultdict(float)
+        self.warm_up_s: defaultdict[tuple[MethodSpec, Phase], float] = defaultdict(float)
+        self.warm: set[tuple[MethodSpec, int, Phase]] = set()
         self.ended = threading.Event()
-        self.drawing = threading.Lock()  # data sets are read by one thread at a time
-        self.warm: set[tuple[str, int, str]] = set()
-        self.warm_up_s: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self.generator_lock = threading.Lock()  # data sets are read by one thread at a time
 
     def run(self) -> None:
-        """Time what is not yet in the record."""
-        done = {phase: self.record.done(phase) for phase in ("timing", "batch")}
-        todo = [t for t in self._turns() if (t.method, t.keys[-1].id, t.number) not in done[t.phase]]
-        looks = {0, len(todo) // 2, len(todo) - 1}
-        sentinel: list[float] = []
-        starters = ThreadPoolExecutor(self.place.jobs)
+        """Time what is not yet in the database."""
+        done = {phase: self.database.done(phase) for phase in (Phase.TIMING, Phase.BATCH)}
+        calls = [c for c in self._calls() if (c.method.text, c.keys[-1].id, c.round) not in done[c.phase]]
+        starters = ThreadPoolExecutor(self.context.jobs)
         try:
-            # None starts while another is timed. Linux ends a process with the thread that started it: those stay.
-            firsts = self._firsts(todo)
-            with (
-                interrupt.on_interrupt(lambda: None),
-                ProgressBar(self.place.console, "warming up", len(firsts)) as meter,
-            ):
-                begun = {starters.submit(self._start, turns): method for method, turns in firsts.items()}
-                for one in as_completed(begun):  # all of them, stopped or not, before the processes are closed
-                    meter.step(1, begun[one])
-            for one in begun:
-                one.result()
-            with ProgressBar(self.place.console, "timing", len(todo)) as meter:
-                for number, turn in enumerate(todo):
-                    sentinel += [sentinel_ms()] if number in looks else []
-                    kind = registry.kind_of(self.methods[turn.method])
-                    self.record.add_outcomes(self._time(turn), kind, turn.cell.columns)
-                    meter.step(1, f"{turn.method} at {turn.cell.points} points")
+            self._start_all(calls, starters)
+            sentinel = self._time_all(calls)
         finally:
             self.ended.set()
             starters.shutdown(cancel_futures=True)
-            for child in self.children.values():
-                child.close()
+            for process in self.processes.values():
+                process.close()
         if sentinel:
-            self.record.put("sentinel_ms", sentinel)
-            self.record.put("warm_up_s", (self.record.get("warm_up_s") or 0.0) + sum(self.warm_up_s.values()))
+            self.database.put("sentinel_ms", sentinel)
+            seconds = (self.database.get("warm_up_s") or 0.0) + sum(self.warm_up_s.values())
+            self.database.put("warm_up_s", seconds)
 
-    def _make_cells(self) -> list[ProblemGroup]:
-        """The run's first data set and its second condition (noisy, by default), at every point count."""
-        name = self.config.datasets[0]
-        dataset = pool_worker.open_dataset(name, self.place.data, self.place.plugins)
+    def _start_all(self, calls: list[TimedCall], starters: ThreadPoolExecutor) -> None:
+        """Start and warm up all methods. None starts while another is timed.
+
+        Linux ends a process with the thread that started it, so the threads of `starters` must outlive the phase.
+        """
+        first_calls = self._first_calls(calls)
+        bar = ProgressBar(self.context.console, "warming up", len(first_calls))
+        with interrupt.on_interrupt(lambda: None), bar:
+            futures = {starters.submit(self._start, calls): method for method, calls in first_calls.items()}
+            for future in as_completed(futures):  # all of them, interrupted or not, before the processes are closed
+                bar.step(1, futures[future].text)
+        for future in futures:
+            future.result()
+
+    def _time_all(self, calls: list[TimedCall]) -> list[float]:
+        """Make and store the timed calls; return the times (ms) of the sentinel at the start, middle and end."""
+        sentinel: list[float] = []
+        with ProgressBar(self.context.console, "timing", len(calls)) as bar:
+            for number, call in enumerate(calls):
+                if number in (0, len(calls) // 2, len(calls) - 1):
+                    sentinel.append(sentinel_ms())
+                self.database.add_outcomes(self._time(call), call.method.kind, call.group.columns)
+                bar.step(1, f"{call.method} at {call.group.points} points")
+        return sentinel
+
+    def _make_groups(self) -> list[ProblemGroup]:
+        """Return the run's first data set with its second condition (noisy, by default), at every point count."""
+        dataset = self.config.datasets[0]
         text = conditions_for(self.config.conditions, dataset)[:2][-1]
-        cells = (make_group(self.config, dataset, name, text, n) for n in self.config.timing_points)
-        return list({c.name: c for c in cells}.values())
+        groups = (make_group(self.config, dataset, text, points) for points in self.config.timing_points)
+        return list({group.name: group for group in groups}.values())
 
-    def _turns(self) -> Iterator[TimedCall]:
-        """Round by round, every method at every size: first one pair at a time, then batches, by those that take them."""
+    def _calls(self) -> Iterator[TimedCall]:
+        """Yield round by round every method at every size: first one pair at a time, then batches where supported."""
         rounds = range(self.config.timing_rounds)
         for number in rounds:
-            for cell in self.cells:
-                key = self._key(cell, number)
-                yield from (TimedCall(method, number, cell, (key,)) for method in self.children)
-        batched = [m for m, made in self.methods.items() if registry.is_batched(made)]
+            for group in self.groups:
+                key = self._key(group, number)
+                yield from (TimedCall(method, number, group, (key,)) for method in self.processes)
+        batched = [method for method in self.processes if method.solves_batches]
         for number in rounds:
-            for cell in self.cells:
-                keys = self._batch(cell)
-                yield from (TimedCall(method, number, cell, keys) for method in batched if len(keys) > 1)
+            for group in self.groups:
+                keys = self._batch(group)
+                yield from (TimedCall(method, number, group, keys) for method in batched if len(keys) > 1)
 
-    def _key(self, cell: ProblemGroup, number: int) -> ProblemKey:
-        """The problem of a round, posed by an angle of the round's bin; real pairs are posed as they are."""
-        if condition(cell.condition).real:
-            return cell.keys[number % len(cell.keys)]
-        c = self.config
-        bins = list(zip(c.angles, c.angles[1:], strict=False))
-        return ProblemKey(*cell.columns, number, c.seed, "test", c.sampler, bins[number % len(bins)])
+    def _key(self, group: ProblemGroup, number: int) -> ProblemKey:
+        """Return the problem of a round, with an angle of the round's bin; real pairs keep their poses."""
+        if group.is_real:
+            return group.keys[number % len(group.keys)]
+        config = self.config
+        bins = list(zip(config.angles, config.angles[1:], strict=False))
+        return ProblemKey(*group.columns, number, config.seed, "test", config.sampler, bins[number % len(bins)])
 
-    def _batch(self, cell: ProblemGroup) -> tuple[ProblemKey, ...]:
-        """The pairs of a batch, the same in every round, of angles of all bins; real pairs as many as there are."""
-        if condition(cell.condition).real:
-            return cell.keys[:BATCH_SIZE]
-        c = self.config
-        bounds = (c.angles[0], c.angles[-1])
-        return tuple(ProblemKey(*cell.columns, i, c.seed, "test", c.sampler, bounds) for i in range(BATCH_SIZE))
+    def _batch(self, group: ProblemGroup) -> tuple[ProblemKey, ...]:
+        """Return the problems of a batch, the same in every round, with angles of all bins; at most all real pairs."""
+        if group.is_real:
+            return group.keys[:BATCH_SIZE]
+        config = self.config
+        bounds = (config.angles[0], config.angles[-1])
+        return tuple(
+            ProblemKey(*group.columns, i, config.seed, "test", config.sampler, bounds) for i in range(BATCH_SIZE)
+        )
 
-    def _firsts(self, turns: list[TimedCall]) -> dict[str, list[TimedCall]]:
-        """For every method its first turn of each kind and size, which are what has to be warmed up."""
-        firsts: defaultdict[str, dict[tuple[str, int], TimedCall]] = defaultdict(dict)
-        for turn in turns:
-            if not turn.cell.skip:
-                firsts[turn.method].setdefault((turn.phase, turn.cell.points), turn)
-        return {method: list(some.values()) for method, some in firsts.items()}
+    def _first_calls(self, calls: list[TimedCall]) -> dict[MethodSpec, list[TimedCall]]:
+        """Return every method's first call of each phase and size, which need a warm-up."""
+        first: defaultdict[MethodSpec, dict[tuple[Phase, int], TimedCall]] = defaultdict(dict)
+        for call in calls:
+            if not call.group.skip:
+                first[call.method].setdefault((call.phase, call.group.points), call)
+        return {method: list(by_size.values()) for method, by_size in first.items()}
 
-    def _start(self, turns: list[TimedCall]) -> None:
-        """Start a method's process and warm it up, while others do; no longer than it may be timed."""
+    def _start(self, calls: list[TimedCall]) -> None:
+        """Start a method's process and warm it up within its budget, while others do the same."""
         with contextlib.suppress(interrupt.Interrupted):
-            for turn in turns:
-                if not self._is_spent(self.warm_up_s, turn):
-                    self._warm_up(turn, self._drawn(turn))
+            for call in calls:
+                if not self._is_spent(self.warm_up_s, call):
+                    self._warm_up(call, self._problems(call))
 
-    def _warm_up(self, turn: TimedCall, problems: list[Problem]) -> None:
-        """A call that is not recorded; a method's first at a size takes longer. Starting the process does not count."""
-        self.children[turn.method].start()
+    def _warm_up(self, call: TimedCall, problems: list[Problem]) -> None:
+        """Make a call that is not stored: the first at a size takes longer. Starting the process does not count."""
+        self.processes[call.method].start()
         start = time.monotonic()
-        pool_worker.solve_problems(self.children[turn.method], problems, turn.phase, turn.number)
-        self.warm_up_s[turn.method, turn.phase] += time.monotonic() - start
-        self.warm.add((turn.method, turn.cell.points, turn.phase))
+        pool_worker.solve_problems(self.processes[call.method], problems, call.phase, call.round)
+        self.warm_up_s[call.method, call.phase] += time.monotonic() - start
+        self.warm.add((call.method, call.group.points, call.phase))
 
-    def _is_spent(self, spent: Mapping[tuple[str, str], float], turn: TimedCall) -> bool:
-        return spent[turn.method, turn.phase] > self.config.timing_budget_s
+    def _is_spent(self, seconds: Mapping[tuple[MethodSpec, Phase], float], call: TimedCall) -> bool:
+        return seconds[call.method, call.phase] > self.config.timing_budget_s
 
-    def _drawn(self, turn: TimedCall) -> list[Problem]:
-        """The problems of a turn.
+    def _problems(self, call: TimedCall) -> list[Problem]:
+        """Generate the problems of a call.
 
         Raises:
-            Stopped: nobody waits for them any more.
+            Interrupted: they are no longer needed.
         """
-        drawn = []
-        for key in turn.keys:
-            with self.drawing:
+        problems = []
+        for key in call.keys:
+            with self.generator_lock:
                 if interrupt.requested() or self.ended.is_set():
                     raise interrupt.Interrupted
-                drawn.append(pool_worker.generate_problem(key, self.place.data, self.place.plugins))
-        return drawn
+                problems.append(call.group.problem(key))
+        return problems
 
-    def _time(self, turn: TimedCall) -> list[Outcome]:
-        """A timed call, or the reason why there is none."""
-        is_warm = (turn.method, turn.cell.points, turn.phase) in self.warm
-        reason = turn.cell.skip
-        if self._is_spent(self.spent, turn) or (not is_warm and self._is_spent(self.warm_up_s, turn)):
+    def _time(self, call: TimedCall) -> list[Outcome]:
+        """Make a timed call and return its outcomes, or skipped ones with the reason."""
+        is_warm = (call.method, call.group.points, call.phase) in self.warm
+        reason = call.group.skip
+        if self._is_spent(self.spent_s, call) or (not is_warm and self._is_spent(self.warm_up_s, call)):
             reason = f"the timing budget of {self.config.timing_budget_s:g} s a method is spent"
         if reason:
-            of = turn.method, turn.phase, turn.number
-            return [Outcome(of[0], k.id, "skipped", *of[1:], k.seed, message=reason) for k in turn.keys]
-        problems = self._drawn(turn)
-        self.record.add_problems(problems)
+            place = Status.SKIPPED, call.phase, call.round
+            return [Outcome(call.method.text, key.id, *place, key.seed, message=reason) for key in call.keys]
+        problems = self._problems(call)
+        self.database.add_problems(problems)
         if not is_warm:
-            self._warm_up(turn, problems)
+            self._warm_up(call, problems)
         start = time.monotonic()
-        outcomes = pool_worker.solve_problems(self.children[turn.method], problems, turn.phase, turn.number)
-        self.spent[turn.method, turn.phase] += time.monotonic() - start
+        outcomes = pool_worker.solve_problems(self.processes[call.method], problems, call.phase, call.round)
+        self.spent_s[call.method, call.phase] += time.monotonic() - start
         return outcomes
 
 
 def sentinel_ms() -> float:
-    """Median time in ms of the same work on one thread, whatever is benchmarked: tells whether the machine kept its pace."""
+    """Return the median time in ms of fixed work on one thread, which shows whether the machine kept its speed."""
     work = rng("sentinel").random(100_000)
     times = []
     for _ in range(7):
@@ -201,14 +210,3 @@ def sentinel_ms() -> float:
         np.sort(work)
         times.append(1e3 * (time.perf_counter() - start))
     return float(np.median(times))
-
-
-def drift_note(sentinel: list[float] | None) -> list[str]:
-    """A warning if the sentinel's times differ by more than 5 %: then so may the methods', for no reason of theirs."""
-    if not sentinel or max(sentinel) <= (1 + MAX_DRIFT) * min(sentinel):
-        return []
-    shown = ", ".join(f"{ms:.2f}" for ms in sentinel)
-    share = max(sentinel) / min(sentinel) - 1
-    return [
-        f"the machine's pace changed by {share:.0%} while timing (the same work took {shown} ms): read times with care"
-    ]

@@ -21,7 +21,6 @@ from bench.isolation import interrupt
 from bench.isolation.protocol import GaussiansRequest, Limits, MethodSetup, Points, RegisterRequest, Reply
 from bench.storage.outcome import Status
 from common.errors import InputError
-from methods.core.registry import build, environment_of
 
 SETUP_TIMEOUT_S = 600.0
 """Minimum timeout of a setup, which may load weights or run a compiler."""
@@ -73,7 +72,7 @@ class MethodProcess:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             cwd=ROOT,
-            env=os.environ | threads | environment_of(build(setup.method, setup.plugins)),
+            env={**os.environ, **threads, **setup.method.build().environment},
             pass_fds=descriptors,
             start_new_session=True,  # Ctrl-C is handled by the parent
         )

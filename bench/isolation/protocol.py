@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bench.storage.outcome import Status
+from methods.core.registry import MethodSpec
 
 Points = NDArray[np.float32]
 NAN = float("nan")
@@ -21,20 +21,18 @@ class MethodSetup:
     """What a method's process is started with. Equal setups can share a process.
 
     Attributes:
-        method: the method as written, such as `icp[trim=0.3]`.
+        method: the method and the registry that resolves its name.
         domain: data the method is set up for, such as `modelnet40/first20`; chooses weights.
         device: torch device string.
         threads: threads the method may use.
         seed: seed of the run.
-        plugins: folder of the user's methods, if any.
     """
 
-    method: str
+    method: MethodSpec
     domain: str
     device: str = "cpu"
     threads: int = 1
     seed: int = 0
-    plugins: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from bench.isolation.protocol import GaussiansRequest, MethodSetup, PairReply, R
 from bench.storage.outcome import Status
 from common.errors import InputError
 from methods.base import Method, NoSolution, Unavailable
-from methods.core.registry import build, missing
 
 Handler = Callable[[Method, str, Any], Reply]
 """Answers a request, given the method, its device and the request."""
@@ -57,8 +56,8 @@ def _die_with_parent() -> None:
 
 def _set_up(setup: MethodSetup) -> tuple[Method | None, Reply]:
     try:
-        method = build(setup.method, setup.plugins)
-        if reason := missing(setup.method, setup.plugins):
+        method = setup.method.build()
+        if reason := setup.method.missing():
             raise Unavailable(reason)
         method.begin(setup.seed)
         method.setup(setup.device, setup.seed, setup.domain)
@@ -85,9 +84,7 @@ def register(method: Method, device: str, request: RegisterRequest) -> Reply:
 
 def gaussians(method: Method, device: str, request: GaussiansRequest) -> Reply:
     """Return the mixtures of a pair in `extra`; None where the method has none."""
-    return _measured(
-        method, device, request.seed, lambda: method.gaussians(request.source, request.target), "extra"
-    )
+    return _measured(method, device, request.seed, lambda: method.gaussians(request.source, request.target), "extra")
 
 
 HANDLERS: dict[type, Handler] = {RegisterRequest: register, GaussiansRequest: gaussians}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from bench.pair.register import Answer, chosen, defaults, register_all
 from bench.pair.result import Result, judge, read_truth
 from bench.report.style import number
 from common.errors import InputError
+from methods.core.registry import MethodRegistry
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,7 +50,7 @@ class PairRequest:
     memory_limit_gb: float | None = None
     device: str = "cpu"
     threads: int = 1
-    plugins: Path | None = None
+    registry: MethodRegistry = field(default_factory=MethodRegistry)
 
     @property
     def folder(self) -> Path:
@@ -82,7 +83,7 @@ def run(request: PairRequest, console: Console) -> Result:
     Raises:
         InputError: a file does not read, or a name, limit or truth is no good.
     """
-    limits, methods = request.limits(), chosen(request.methods, request.plugins)
+    limits, methods = request.limits(), chosen(request.methods, request.registry)
     truth = read_truth(request.truth) if request.truth else None
     points = defaults()["points"] if request.points is None else request.points
     if points < 10:
@@ -91,7 +92,7 @@ def run(request: PairRequest, console: Console) -> Result:
     for line in format_fields(scans):
         console.print(line, highlight=False, soft_wrap=True)
     answers: list[Answer] = []
-    for answer in register_all(scans, methods, limits, request.device, request.threads, request.plugins):
+    for answer in register_all(scans, methods, limits, request.device, request.threads):
         answers.append(answer)
         line = f"  {len(answers)} of {len(methods)}  {answer.method}: {answer.status}"
         console.print(line, highlight=False, soft_wrap=True, markup=False)

@@ -6,7 +6,6 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from bench.pair.clouds import Scans
 from bench.storage.outcome import Status
 from common import specs
 from common.keys import seed_of
-from methods.core import registry
+from methods.core.registry import MethodRegistry, MethodSpec
 
 WARM_UP = 256
 """Points of the call that comes first and is not timed."""
@@ -55,26 +54,24 @@ def defaults() -> dict[str, Any]:
     return tomllib.loads((files("bench.pair") / "defaults.toml").read_text(encoding="utf-8"))
 
 
-def chosen(asked: list[str] | None, plugins: Path | None) -> list[str]:
+def chosen(asked: list[str] | None, registry: MethodRegistry) -> list[MethodSpec]:
     """The methods to ask: those named; without a name, all but controls and those that are left out.
 
     Raises:
         InputError: an unknown name or parameter.
     """
     said = defaults()
-    offers = registry.available(plugins)
+    offers = registry.entries
     everything = [n for n, offer in offers.items() if offer.cls.kind != "control" and offer.cls.in_all] + said["chains"]
     if asked is None:
         names = [n for n in everything if n not in said["leave_out"]]
     else:
         names = [n for text in specs.split_list(asked) for n in (everything if text == "all" else [text])]
-    for name in names:
-        registry.build(name, plugins)
-    return list(dict.fromkeys(names))
+    return [registry.spec(name) for name in dict.fromkeys(names)]
 
 
 def register_all(
-    scans: Scans, methods: Iterable[str], limits: Limits, device: str, threads: int, plugins: Path | None
+    scans: Scans, methods: Iterable[MethodSpec], limits: Limits, device: str, threads: int
 ) -> Iterator[Answer]:
     """The answer of each method, as it comes.
 
@@ -83,10 +80,9 @@ def register_all(
     """
     source, target = scans.given()
     for method in methods:
-        kind = registry.kind_of(registry.build(method, plugins))
         # No weights are trained on one's own files: those of the main job serve.
-        child = MethodProcess(MethodSetup(method, default_domain(), device, threads, plugins=plugins), limits)
-        seed = seed_of("pair", method)
+        child = MethodProcess(MethodSetup(method, default_domain(), device, threads), limits)
+        seed = seed_of("pair", method.text)
         try:
             if child.start().status == Status.OK:  # what the first call loads is not the method's time
                 child.register(source[:: -(-len(source) // WARM_UP)], target[:: -(-len(target) // WARM_UP)], seed)
@@ -95,4 +91,4 @@ def register_all(
         finally:
             child.close()
         pose = None if pair.pose is None else scans.restored(pair.pose)
-        yield Answer(method, kind, pair.status, reply.time_ms, pose, pair.message, reply.notes)
+        yield Answer(method.text, method.kind, pair.status, reply.time_ms, pose, pair.message, reply.notes)

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from bench.isolation.protocol import Limits
+from bench.planning.catalog import Catalog
 from common import specs
 from common.errors import InputError, unknown
 from common.keys import digest
-from datasets import registry as data_sets
 from datasets.conditions import REAL, condition
 from datasets.poses import SAMPLERS
-from methods.core import registry
+from datasets.registry import DataSetSpec
+from methods.core.registry import MethodSpec
 
 PRESETS = Path(__file__).parent / "presets"
 RECALL_THRESHOLD = 0.2
@@ -28,10 +29,10 @@ ORACLE = "oracle"
 
 @dataclass(frozen=True)
 class ExtraGrid:
-    """Cells beside a run's own, for methods of their own, such as ablations and point counts that only some are asked."""
+    """Problem groups beyond those of a run, for some methods only, such as ablations over conditions or point counts."""
 
-    methods: tuple[str, ...]
-    datasets: tuple[str, ...]
+    methods: tuple[MethodSpec, ...]
+    datasets: tuple[DataSetSpec, ...]
     conditions: tuple[str, ...]
     points: tuple[int, ...]
 
@@ -48,9 +49,9 @@ class RunConfig:
     `more`: cells beside those of `methods` x `datasets` x `conditions` x `points`.
     """
 
-    methods: tuple[str, ...]
+    methods: tuple[MethodSpec, ...]
     oracle: bool
-    datasets: tuple[str, ...]
+    datasets: tuple[DataSetSpec, ...]
     conditions: tuple[str, ...]
     points: tuple[int, ...]
     angles: tuple[float, ...]
@@ -97,13 +98,17 @@ class RunConfig:
 
         What came later counts only where it is used, so that the records of earlier versions can be continued.
         """
-        said = dataclasses.asdict(self)
-        unused = [name for name in ("repeats", "batch", "more", "tuned") if said[name] in (1, (), {})]
-        return digest(json.dumps({k: v for k, v in said.items() if k not in unused}, sort_keys=True))
+        values = self.to_json()
+        unused = [name for name in ("repeats", "batch", "more", "tuned") if values[name] in (1, [], {})]
+        return digest(json.dumps({k: v for k, v in values.items() if k not in unused}, sort_keys=True))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the configuration as JSON holds it: methods and data sets as they were written."""
+        return {f.name: _to_json(getattr(self, f.name)) for f in dataclasses.fields(self)}
 
     @property
-    def every_method(self) -> tuple[str, ...]:
-        """The run's methods, then those that only some cells have."""
+    def every_method(self) -> tuple[MethodSpec, ...]:
+        """Methods of the run, then those that only extra grids have."""
         return tuple(dict.fromkeys([*self.methods, *(m for more in self.more for m in more.methods)]))
 
     @property
@@ -111,10 +116,20 @@ class RunConfig:
         """What one call of a method may take."""
         return Limits(self.timeout, self.memory_limit_gb)
 
-    def limit(self, method: str) -> int:
-        """How many problems of a cell a method gets."""
-        first = specs.parse(specs.split_outside(method, "+")[0]).name
-        return max(1, round(self.problems * self.limits.get(method, self.limits.get(first, 1.0))))
+    def limit(self, method: MethodSpec) -> int:
+        """Return how many problems of a group a method gets."""
+        share = self.limits.get(method.text, self.limits.get(method.first_name, 1.0))
+        return max(1, round(self.problems * share))
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, MethodSpec | DataSetSpec):
+        return value.text
+    if isinstance(value, tuple):
+        return [_to_json(entry) for entry in value]
+    if isinstance(value, ExtraGrid):
+        return {f.name: _to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    return value
 
 
 def preset_names() -> list[str]:
@@ -129,7 +144,7 @@ def load_preset(name: str) -> dict[str, Any]:
     return tomllib.loads((PRESETS / f"{name}.toml").read_text())
 
 
-def from_flags(flags: argparse.Namespace) -> RunConfig:
+def from_flags(flags: argparse.Namespace, catalog: Catalog) -> RunConfig:
     """The configuration of a run from its flags; what was not given comes from the preset.
 
     Raises:
@@ -143,14 +158,14 @@ def from_flags(flags: argparse.Namespace) -> RunConfig:
     fixed = "points" in said.get("timing", {})
     points = _numbers(flags.points, int, "--points") or preset["points"]
     asked = specs.split_list(flags.methods)
-    datasets = tuple(specs.split_list(flags.datasets or preset["datasets"]))
+    datasets = tuple(catalog.data.spec(text) for text in specs.split_list(flags.datasets or preset["datasets"]))
     if flags.skip_bad:
-        datasets = tuple(data_sets.leaving_out(text, flags.plugins) for text in datasets)
+        datasets = tuple(dataset.skipping_bad() for dataset in datasets)
     made = RunConfig(
-        methods=_methods(asked, flags.plugins, preset),
+        methods=_methods(asked, catalog, preset),
         oracle=ORACLE in asked or "all" in asked,
         datasets=datasets,
-        conditions=_conditions(flags.conditions, preset["conditions"], datasets, flags.plugins),
+        conditions=_conditions(flags.conditions, preset["conditions"], datasets),
         points=tuple(points),
         angles=_angles(flags, preset),
         sampler=flags.sampler or preset["sampler"],
@@ -166,10 +181,10 @@ def from_flags(flags: argparse.Namespace) -> RunConfig:
         timing_budget_s=preset["timing"]["budget_s"],
         repeats=flags.repeats,
         batch=flags.batch,
-        more=tuple(_extra_grid(table, flags.plugins) for table in more),
+        more=tuple(_extra_grid(table, catalog) for table in more),
     )
-    built = {m: registry.build(m, flags.plugins) for m in made.every_method if registry.uses_tuned(m)}
-    return dataclasses.replace(made, tuned={m: registry.parameters_of(method) for m, method in built.items()})
+    tuned = {method.text: method.build().parameters for method in made.every_method if method.uses_tuned}
+    return dataclasses.replace(made, tuned=tuned)
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
@@ -204,27 +219,27 @@ def _format_value(value: Any) -> str:
     return " ".join(map(_format_value, value[:MAX_SHOWN])) + more or "none"
 
 
-def _extra_grid(table: Mapping[str, Any], plugins: Path | None) -> ExtraGrid:
-    """Further cells from their table, whose names must exist."""
-    made = ExtraGrid(*(tuple(table[f.name]) for f in dataclasses.fields(ExtraGrid)))
-    for name in made.methods:
-        registry.build(name, plugins)
-    for text in made.conditions:
+def _extra_grid(table: Mapping[str, Any], catalog: Catalog) -> ExtraGrid:
+    """Return an extra grid from its table, whose names must exist."""
+    for text in table["conditions"]:
         condition(text)
-    return made
+    return ExtraGrid(
+        tuple(catalog.methods.spec(text) for text in table["methods"]),
+        tuple(catalog.data.spec(text) for text in table["datasets"]),
+        tuple(table["conditions"]),
+        tuple(table["points"]),
+    )
 
 
-def problems_config(flags: argparse.Namespace) -> RunConfig:
-    """The configuration of what problems there are, from the flags of those alone: no method, no timing."""
+def problems_config(flags: argparse.Namespace, catalog: Catalog) -> RunConfig:
+    """Return a configuration without methods and timing, from the flags that select problems."""
     rest = {"methods": [], "threads": 1, "device": "cpu", "timeout": None, "memory_limit": None, "timing_rounds": 0}
-    return from_flags(argparse.Namespace(**vars(flags) | rest | {"repeats": 1, "batch": 1}))
+    return from_flags(argparse.Namespace(**vars(flags) | rest | {"repeats": 1, "batch": 1}), catalog)
 
 
-def _conditions(
-    given: list[str] | None, preset: list[str], datasets: tuple[str, ...], plugins: Path | None
-) -> tuple[str, ...]:
-    """Those given, each of which must be for one of the data sets; else the preset's for objects, and `real` for pairs."""
-    pairs = {text: data_sets.is_pairs(text, plugins) for text in datasets}
+def _conditions(given: list[str] | None, preset: list[str], datasets: tuple[DataSetSpec, ...]) -> tuple[str, ...]:
+    """Return the given conditions, each of which must fit a data set; else the preset's for objects, and `real` for pairs."""
+    pairs = {dataset.text: dataset.is_pairs for dataset in datasets}
     if not given:
         objects = [text for text in preset if not condition(text).real]
         return (*(objects if not all(pairs.values()) else ()), *((REAL,) if any(pairs.values()) else ()))
@@ -233,7 +248,7 @@ def _conditions(
     for text, real in kinds.items():
         if real not in pairs.values():
             what = "needs a data set of real pairs" if real else f"poses objects; real pairs have one condition, {REAL}"
-            raise InputError(f"--conditions {text}: {what}; leave it out, or change --datasets {' '.join(datasets)}")
+            raise InputError(f"--conditions {text}: {what}; leave it out, or change --datasets {' '.join(pairs)}")
     for text, real in pairs.items():
         if real not in kinds.values():
             what = f"real pairs have one condition, {REAL}" if real else f"{REAL} is for real pairs, not for objects"
@@ -241,15 +256,13 @@ def _conditions(
     return tuple(chosen)
 
 
-def _methods(asked: list[str], plugins: Path | None, preset: Mapping[str, Any]) -> tuple[str, ...]:
+def _methods(texts: list[str], catalog: Catalog, preset: Mapping[str, Any]) -> tuple[MethodSpec, ...]:
+    """Resolve the methods of `--methods`, of which `all` stands for those of the preset and the registry."""
     names: list[str] = []
-    for text in asked:
-        everyday = [name for name, offer in registry.available(plugins).items() if offer.cls.in_all]
-        names += [*everyday, *preset["chains"]] if text == "all" else [text]
-    names = [n for n in dict.fromkeys(names) if n != ORACLE]
-    for name in names:
-        registry.build(name, plugins)
-    return tuple(names)
+    for text in texts:
+        in_all = [name for name, entry in catalog.methods.entries.items() if entry.cls.in_all]
+        names += [*in_all, *preset["chains"]] if text == "all" else [text]
+    return tuple(catalog.methods.spec(name) for name in dict.fromkeys(names) if name != ORACLE)
 
 
 def _angles(flags: argparse.Namespace, preset: Mapping[str, Any]) -> tuple[float, ...]:

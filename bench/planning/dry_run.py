@@ -13,7 +13,7 @@ from typing import Any
 from bench.planning.config import RunConfig
 from bench.planning.tasks import ProblemGroup, repeats_and_batch
 from bench.storage.environment import processor
-from methods.core import registry
+from methods.core.registry import MethodSpec
 
 RUNS = 10
 """Earlier runs that are asked, the newest first."""
@@ -80,14 +80,14 @@ def _rows(file: Path) -> list[dict[str, Any]]:
         return list(csv.DictReader(handle))
 
 
-def plan(config: RunConfig, cells: list[ProblemGroup], jobs: int, times: Known, plugins: Path | None) -> list[str]:
+def plan(config: RunConfig, groups: list[ProblemGroup], jobs: int, times: Known) -> list[str]:
     """What the run would do, in lines."""
-    live = [c for c in cells if not c.skip]
-    lines = [f"problems  {sum(len(c.keys) for c in live)} in {len(live)} cells"]
-    lines += [f"  {c.name:40} {f'skipped: {c.skip}' if c.skip else len(c.keys)}" for c in cells]
-    rows = [method_row(config, m, live, times, plugins) for m in config.every_method]
+    live = [c for c in groups if not c.skip]
+    lines = [f"problems  {sum(len(c.keys) for c in live)} in {len(live)} groups"]
+    lines += [f"  {c.name:40} {f'skipped: {c.skip}' if c.skip else len(c.keys)}" for c in groups]
+    rows = [method_row(config, m, live, times) for m in config.every_method]
     lines += [f"methods   {len(rows)}, calls {sum(r.calls for r in rows)}"]
-    lines += [f"  {r.method:40} {r.calls:6} calls  {r.told}" for r in rows]
+    lines += [f"  {r.method.text:40} {r.calls:6} calls  {r.told}" for r in rows]
     timed = config.timing_rounds * len(config.timing_points)
     lines.append(
         f"timing    {timed} calls of each method, {config.timing_budget_s:g} s a method at most, after a warm-up"
@@ -103,7 +103,7 @@ class Row:
     `exact`: whether what tells of them is of the same data sets and conditions.
     """
 
-    method: str
+    method: MethodSpec
     calls: int
     seconds: float
     reason: str
@@ -118,24 +118,22 @@ class Row:
         return "time not known" if math.isnan(self.seconds) else f"about {format_time(self.seconds)}"
 
 
-def method_row(
-    config: RunConfig, method: str, cells: Iterable[ProblemGroup], times: Known, plugins: Path | None
-) -> Row:
+def method_row(config: RunConfig, method: MethodSpec, groups: Iterable[ProblemGroup], times: Known) -> Row:
     """The calls of a method and their time on one process; no call takes longer than it may."""
-    if reason := registry.unavailable(method, plugins):
+    if reason := method.unavailable():
         return Row(method, 0, math.nan, reason)
-    repeats, _ = repeats_and_batch(config, method, plugins)
-    asked = {c: repeats * len(c.keys[: config.limit(method)]) for c in cells if method in c.methods}
-    found = {c: s for c in asked if (s := times.nearest(method, c.dataset, c.condition, c.points))}
+    repeats, _ = repeats_and_batch(config, method)
+    asked = {c: repeats * len(c.keys[: config.limit(method)]) for c in groups if method in c.methods}
+    found = {c: s for c in asked if (s := times.nearest(method.text, *c.columns))}
     seconds = sum(asked[c] * min(config.timeout, s.time_s(c.points)) for c, s in found.items())
-    exact = all((s.dataset, s.condition) == (c.dataset, c.condition) for c, s in found.items())
+    exact = all((s.dataset, s.condition) == c.columns[:2] for c, s in found.items())
     known_all = len(found) == len(asked)
     return Row(method, sum(asked.values()), seconds if known_all else math.nan, "", tuple(found.values()), exact)
 
 
-def timing_s(config: RunConfig, method: str, jobs: int, times: Known) -> float:
+def timing_s(config: RunConfig, method: MethodSpec, jobs: int, times: Known) -> float:
     """About the seconds that a method is timed alone, and its share of warming up beside others, each within the budget."""
-    found = [(n, times.nearest(method, "", "", n)) for n in config.timing_points]
+    found = [(n, times.nearest(method.text, "", "", n)) for n in config.timing_points]
     once = sum(min(config.timeout, s.time_s(n)) for n, s in found if s)
     rounds, budget = config.timing_rounds, config.timing_budget_s
     return min(budget, rounds * once) + bool(rounds) * min(budget, once) / max(jobs, 1)
@@ -148,7 +146,7 @@ def estimate(config: RunConfig, rows: list[Row], jobs: int, times: Known) -> str
         return "not known: no run in results/ with this device and these threads tells; try --problems 2 first"
     total = sum(r.seconds for r in known_rows) / max(jobs, 1)
     total += sum(timing_s(config, r.method, jobs, times) for r in known_rows if r.method in config.methods)
-    unknown = [r.method for r in rows if not r.reason and math.isnan(r.seconds)]
+    unknown = [r.method.text for r in rows if not r.reason and math.isnan(r.seconds)]
     more = f", and what {_named(unknown)} take, of which no time is known" if unknown else ""
     basis = _basis(known_rows)
     return (

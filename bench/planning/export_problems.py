@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.execution import pool_worker
 from bench.planning.tasks import ProblemGroup
 from common.errors import InputError
 from datasets.problems import Problem, problem_set_sha256
@@ -20,30 +19,27 @@ CHUNK_BYTES = 1 << 16
 
 
 def hashes(
-    cells: list[ProblemGroup],
-    data: str,
-    plugins: Path | None,
-    each: Callable[[Problem, ProblemGroup], None] = lambda _p, _c: None,
+    groups: list[ProblemGroup], visit: Callable[[Problem, ProblemGroup], None] = lambda _problem, _group: None
 ) -> dict[str, str]:
-    """Draw the problems of every cell, hand each over, and return the SHA-256 of each cell's problem set."""
-    found = {}
-    for cell in cells:
-        digests = []
-        for key in cell.keys:
-            problem = pool_worker.generate_problem(key, data, plugins)
-            each(problem, cell)
-            digests.append(problem.sha256())
-        found[cell.name] = problem_set_sha256(digests)
-    return found
+    """Generate the problems of every group, pass each to `visit`, and return the SHA-256 of each group's problem set."""
+    digests = {}
+    for group in groups:
+        problems = []
+        for key in group.keys:
+            problem = group.problem(key)
+            visit(problem, group)
+            problems.append(problem.sha256())
+        digests[group.name] = problem_set_sha256(problems)
+    return digests
 
 
-def export(file: Path, cells: list[ProblemGroup], data: str, plugins: Path | None) -> dict[str, str]:
-    """Write the problems of some cells; returns the SHA-256 of each cell's problem set.
+def export(file: Path, groups: list[ProblemGroup]) -> dict[str, str]:
+    """Write the problems of some groups; return the SHA-256 of each group's problem set.
 
     Fields, of n problems: `source` and `target` (n, N, 3) float32, `transform` (n, 4, 4) that maps source into target,
     `source_pose` (n, 4, 4), `evaluation` (n, 500, 3), `information` (n, 6, 6); `source_points` and `target_points` (n,) say
     how many points of each row are its own, the others are NaN; and what a problem is called in one value each (n,): `id`,
-    `seed`, `cell`, `domain`, `object`, `category`, `symmetry`, `overlap`. The file appears whole or not at all.
+    `seed`, `group`, `domain`, `object`, `category`, `symmetry`, `overlap`. The file appears whole or not at all.
 
     Raises:
         InputError: the file exists, or can't be written.
@@ -56,14 +52,14 @@ def export(file: Path, cells: list[ProblemGroup], data: str, plugins: Path | Non
     try:
         with h5py.File(partial, "w") as handle:
             writer = Writer(handle)
-            found = hashes(cells, data, plugins, writer.add)
-            writer.finish(found)
+            digests = hashes(groups, writer.add)
+            writer.finish(digests)
         partial.rename(file)
     except OSError as error:
         raise InputError(f"--export {file}: cannot be written ({error}); give another place") from error
     finally:
         partial.unlink(missing_ok=True)
-    return found
+    return digests
 
 
 class Writer:
@@ -73,10 +69,10 @@ class Writer:
         self.handle = handle
         self.columns: dict[str, list[Any]] = {}
 
-    def add(self, problem: Problem, cell: ProblemGroup) -> None:
-        """Append a problem of a cell."""
+    def add(self, problem: Problem, group: ProblemGroup) -> None:
+        """Append a problem of a group."""
         identity, seed = problem.identity
-        row = {"id": identity, "seed": seed, "cell": cell.name, "domain": cell.domain}
+        row = {"id": identity, "seed": seed, "group": group.name, "domain": group.domain}
         row |= {"source_points": len(problem.source), "target_points": len(problem.target)}
         row |= {tag: problem.tags[tag] for tag in ("object", "category", "overlap")}
         row |= {"symmetry": problem.tags["symmetry"] or ""}

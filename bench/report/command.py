@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from bench.evaluation.conventions import Convention, convention
 from bench.evaluation.loader import RunData, load, merge
+from bench.planning.catalog import Catalog
 from bench.storage import run_folder
 from common.errors import InputError
 
@@ -29,7 +30,7 @@ class ReportRequest:
     Attributes:
         folders: of the runs; several are reported together.
         reports: the folder that holds one folder a report.
-        data, plugins: where data sets are, for pictures.
+        catalog: data sets and methods, for pictures.
         convention: its name; None for the default.
         thresholds: other limits of success than the convention's own.
         against: whether the paper's numbers stand beside ours.
@@ -38,8 +39,7 @@ class ReportRequest:
 
     folders: Sequence[Path]
     reports: Path
-    data: Path
-    plugins: Path | None = None
+    catalog: Catalog
     convention: str | None = None
     thresholds: Sequence[float] | None = None
     against: bool = False
@@ -79,8 +79,8 @@ def read(folder: Path) -> RunData:
     Raises:
         InputError: there is no record, or it is not that of a run.
     """
-    from bench.execution.run import run_json
     from bench.storage.database import ResultsDatabase
+    from bench.storage.run_json import run_json
 
     if not (folder / "record.sqlite").is_file():
         shipped = (folder / "run.json").is_file()  # as the reference run is: its CSVs alone
@@ -107,7 +107,7 @@ def write(request: ReportRequest, console: Console) -> None:
     view = request.view
     runs = [read(folder) for folder in request.folders]
     loaded = runs[0] if len(runs) == 1 else merge(runs, [f.name for f in request.folders])
-    redraw = ProblemReplay(loaded, request.data, request.plugins)
+    redraw = ProblemReplay(loaded, request.catalog)
     frames = aggregate.tables(loaded, view, _trials_for(loaded, view, redraw))
     reports = request.folder
     run_folder.check_report(reports)

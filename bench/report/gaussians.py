@@ -23,7 +23,7 @@ from bench.report.replay import ProblemReplay
 from bench.storage.outcome import Status
 from common.errors import InputError
 from methods.base import Gaussians
-from methods.core import registry
+from methods.core.registry import MethodRegistry
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,7 +52,7 @@ class Row(NamedTuple):
     mixtures: tuple[Gaussians, Gaussians]
 
 
-def first_method(loaded: RunData, plugins: Path | None) -> str:
+def first_method(loaded: RunData, registry: MethodRegistry) -> str:
     """The first method of a run, controls last, that matches mixtures.
 
     Raises:
@@ -60,7 +60,7 @@ def first_method(loaded: RunData, plugins: Path | None) -> str:
     """
     asked = loaded.outcomes[["method", "kind"]].drop_duplicates().itertuples(index=False)
     for name, _ in sorted(((str(m), str(k)) for m, k in asked), key=lambda row: style.order(*row)):
-        if name in registry.available(plugins) and registry.build(name, plugins).has_gaussians:
+        if name in registry.entries and registry.spec(name).build().has_gaussians:
             return name
     raise InputError("no method of this run matches Gaussians; name one by --method")
 
@@ -96,7 +96,7 @@ def _mixtures(redraw: ProblemReplay, method: str, problems: list[Problem]) -> It
         for problem in problems:
             key = problem.key
             domain = domain_of(redraw.opened(key.dataset), key.condition)
-            setting = MethodSetup(method, domain, seed=key.seed, plugins=redraw.plugins)
+            setting = MethodSetup(redraw.catalog.methods.spec(method), domain, seed=key.seed)
             if child is None:
                 child = MethodProcess(setting, _LIMITS)
             elif child.setup != setting:
@@ -176,4 +176,4 @@ def of_report(
         chosen = choose(at(trials, place), view, _ROWS)
         with contextlib.suppress(InputError):
             stem = folder / f"gaussians_{style.slug(*place)}"
-            yield drawn_job(loaded, redraw, first_method(loaded, redraw.plugins), chosen, stem)
+            yield drawn_job(loaded, redraw, first_method(loaded, redraw.catalog.methods), chosen, stem)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bench.evaluation.loader import POSE_COLUMNS, RunData
+from bench.planning.catalog import Catalog
 from common.errors import InputError
-from datasets import registry
 from datasets.base import DataSet, NotEnoughPoints, PairSet
 from datasets.conditions import condition
 from datasets.problems import Problem, ProblemKey, make_problem
@@ -30,14 +29,12 @@ class ProblemReplay:
     """Problems by the id they have in a run.
 
     Attributes:
-        data: the folder that holds one folder a data set.
-        plugins: a folder with data sets of one's own.
+        catalog: the data sets and methods that can be named here.
         missing: why problems of a data set could not be drawn, by its name; filled while drawing.
     """
 
     loaded: RunData
-    data: Path
-    plugins: Path | None = None
+    catalog: Catalog
     missing: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @cached_property
@@ -80,14 +77,8 @@ class ProblemReplay:
         return set()
 
     def opened(self, name: str) -> DataSet | PairSet:
-        """A data set of the run by its name; it is opened once."""
-        if name not in self._sets:
-            self._sets[name] = registry.open_data(name, self.data, self.plugins)
-        return self._sets[name]
-
-    @cached_property
-    def _sets(self) -> dict[str, DataSet | PairSet]:
-        return {}
+        """Return a data set of the run by its name; it is opened once."""
+        return self.catalog.data.spec(name).open()
 
     def licence(self, name: str) -> str:
         """What may be done with the points of a data set."""

@@ -239,7 +239,7 @@ class ResultsDatabase:
         query = "SELECT method, problem, repeat FROM outcomes WHERE phase = ? AND status != 'skipped'"
         return set(self.db.execute(query, (phase,)))
 
-    def answered(self) -> set[str]:
+    def methods_with_outcomes(self) -> set[str]:
         """The methods of which outcomes stand."""
         return {
             method for (method,) in self.db.execute("SELECT DISTINCT method FROM outcomes WHERE status != 'skipped'")

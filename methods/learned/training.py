@@ -26,7 +26,7 @@ from common.plugins import classes_of, package_modules
 from datasets.base import DataSet, Shape
 from datasets.conditions import condition, labels_allowed
 from datasets.problems import Problem, ProblemKey, make_problem
-from datasets.registry import load
+from datasets.registry import DataRegistry
 from datasets.symmetry import members
 from methods.core.base import Method
 from methods.learned.weights import MALLOC, Card, read_tensors, save
@@ -411,7 +411,7 @@ def train(settings: Settings, folder: Path, weights: Path, save_every_s: float =
         weights: the safetensors file to write when done.
         save_every_s: seconds between checkpoints.
     """
-    whole = load(settings.dataset, settings.data or None)
+    whole = DataRegistry.at(settings.data or None).spec(settings.dataset).objects()
     trainer = Trainer(settings)
     _check_points(settings, whole, trainer.network.config.least_points)
     checkpoint = folder / "checkpoint.pt"
