@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datasets.problems import Problem, ProblemKey, make_problem
-from datasets.registry import load
+from datasets.registry import DataRegistry
 from methods.base import Method
-from methods.core import registry
+from methods.core.registry import MethodRegistry
 from methods.geometry.features import FeatureMethod, UnitPair, normals, unit_pair
 from methods.geometry.open3d_bridge import open3d, pairs, point_cloud
 from methods.native import teaser
@@ -141,8 +141,10 @@ def timed(call: Call) -> float:
 
 def compared(name: str, points: int, rounds: int) -> tuple[float, float, float]:
     """Median milliseconds of the adapter and of the bare call, which take turns, and the median ratio of a round."""
-    method = registry.build(name)
-    problem = make_problem(load("shapes40"), ProblemKey("shapes40", "noisy", points, 3, angles=(0.0, 20.0)))
+    method = MethodRegistry().spec(name).build()
+    problem = make_problem(
+        DataRegistry.at().spec("shapes40").objects(), ProblemKey("shapes40", "noisy", points, 3, angles=(0.0, 20.0))
+    )
 
     def ours() -> float:
         method.begin(0)  # the harness's part, outside the time it takes
@@ -161,7 +163,7 @@ def main() -> None:
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     print("| method | points | adapter ms | library ms | ratio |\n|---|---:|---:|---:|---:|")
     for name in BARE:
-        if reason := registry.unavailable(name):
+        if reason := MethodRegistry().spec(name).unavailable():
             print(f"| {name} | {reason} |")
             continue
         for points in POINTS:

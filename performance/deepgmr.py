@@ -26,8 +26,8 @@ from bench.execution.timing import sentinel_ms
 from bench.isolation.process import MethodProcess
 from bench.isolation.protocol import Limits, MethodSetup
 from datasets.problems import Problem, ProblemKey, make_problem
-from datasets.registry import load
-from methods.core import registry
+from datasets.registry import DataRegistry
+from methods.core.registry import MethodRegistry
 from methods.deepgmr import DeepGMR, usable_precision
 from methods.learned.base import FOLDER
 from methods.nn.pointnet import QuantisedLayer
@@ -47,7 +47,7 @@ TOLERANCE = {"int8": 2e-2, "bfloat16": 2e-3, "float32": 1e-4}
 def problems(points: int, count: int) -> list[Problem]:
     """Noisy problems of shapes40's test split, of different categories."""
     keys = [ProblemKey("shapes40", "noisy", points, 41 * i) for i in range(count)]
-    return [make_problem(load("shapes40"), key) for key in keys]
+    return [make_problem(DataRegistry.at().spec("shapes40").objects(), key) for key in keys]
 
 
 def timed(call: Callable[[], object]) -> float:
@@ -136,10 +136,13 @@ def products(ours: DeepGMR, rounds: int) -> None:
 
 def beside_others(rounds: int, threads: int) -> None:
     """Median ms of every global method at every number of points, and how many times as long as DeepGMR it takes."""
-    offered = registry.available()
+    offered = MethodRegistry().entries
     methods = ["deepgmr", *(m for m in OTHERS if not (set(m.split("+")) - offered.keys()))]
     methods = [m for m in methods if not any(offered[part].unavailable() for part in m.split("+"))]
-    children = [MethodProcess(MethodSetup(m, "shapes40", threads=threads), Limits(60, 8)) for m in methods]
+    children = [
+        MethodProcess(MethodSetup(MethodRegistry().spec(m), "shapes40", threads=threads), Limits(60, 8))
+        for m in methods
+    ]
     print(f"\n| points ({threads} threads) | {' | '.join(methods)} |\n|---:|{'---:|' * len(methods)}")
     for points in POINTS:
         drawn = problems(points, rounds + 1)

@@ -18,8 +18,8 @@ from bench.evaluation.metrics import rmse
 from common.keys import rng
 from datasets.conditions import condition
 from datasets.problems import Problem, ProblemKey, make_problem
-from datasets.registry import load
-from methods.core import registry
+from datasets.registry import DataRegistry
+from methods.core.registry import MethodRegistry
 from methods.deepgmr import DeepGMR
 from methods.nn.gmm import align, mixture
 
@@ -52,11 +52,11 @@ def errors(method: DeepGMR, drawn: list[Problem]) -> dict[str, NDArray[np.float6
 
 def main(count: int = 150, dataset: str = "shapes40", data: str | None = None) -> None:
     """Print a row a method."""
-    source = load(dataset, data)
+    source = DataRegistry.at(data).spec(dataset).objects()
     drawn = [make_problem(source, ProblemKey(dataset, "clean", POINTS, i)) for i in range(count)]
     print(f"| method | {' | '.join(CASES)} |\n|---|{'---|' * len(CASES)}")
     for name in METHODS:
-        method = registry.build(f"{name}[precision=float32]")
+        method = MethodRegistry().spec(f"{name}[precision=float32]").build()
         assert isinstance(method, DeepGMR)
         method.begin(0)
         method.setup("cpu", 0, dataset)

@@ -28,6 +28,7 @@ from bench.isolation.process import MethodProcess
 from bench.isolation.protocol import Limits, MethodSetup
 from bench.storage.database import OutcomeBuffer, ResultsDatabase
 from bench.storage.outcome import Outcome
+from methods.core.registry import MethodRegistry
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -55,7 +56,7 @@ def start(times: int = 7) -> None:
 def call(points: int = 1024, calls: int = 500) -> None:
     """Print the overhead of a call."""
     cloud = np.random.default_rng(0).normal(size=(points, 3)).astype(np.float32)
-    child = MethodProcess(MethodSetup("identity", "none"), Limits(10, 4))
+    child = MethodProcess(MethodSetup(MethodRegistry().spec("identity"), "none"), Limits(10, 4))
     child.register(cloud, cloud, 0)
     assert child.process is not None
     below, spent = psutil.Process(child.process.pid), []

@@ -15,8 +15,8 @@ import numpy as np
 from bench.isolation.process import MethodProcess
 from bench.isolation.protocol import Limits, MethodSetup
 from datasets.problems import ProblemKey, make_problem
-from datasets.registry import load
-from methods.core import registry
+from datasets.registry import DataRegistry
+from methods.core.registry import MethodRegistry
 
 METHODS = ("deepgmr", "icp", "fgr", "ransac10k", "teaser", "hgmr")
 POINTS = (4096, 8192, 16384, 32768, 65536)
@@ -26,8 +26,8 @@ LIMITS = Limits(1500, 16)
 def growth_mb(method: str) -> list[float]:
     """Megabytes at each point count (NaN where there was no call), the highest of the process so far."""
     found = []
-    with_data = load("shapes40")
-    child = MethodProcess(MethodSetup(method, "shapes40"), LIMITS)
+    with_data = DataRegistry.at().spec("shapes40").objects()
+    child = MethodProcess(MethodSetup(MethodRegistry().spec(method), "shapes40"), LIMITS)
     try:
         for points in POINTS:
             problem = make_problem(with_data, ProblemKey("shapes40", "noisy", points, 3))
@@ -49,7 +49,7 @@ def main() -> None:
     print("| method | " + " | ".join(f"{n} points, MB" for n in POINTS) + " | exponent |")
     print("|---|" + "---:|" * (len(POINTS) + 1))
     for method in sys.argv[1:] or METHODS:
-        if reason := registry.unavailable(method):
+        if reason := MethodRegistry().spec(method).unavailable():
             print(f"| {method} | {reason} |")
             continue
         mb = growth_mb(method)

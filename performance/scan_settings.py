@@ -20,9 +20,9 @@ import numpy as np
 from bench.evaluation import metrics
 from bench.planning.config import RECALL_THRESHOLD
 from datasets.problems import Problem, ProblemKey, make_problem
-from datasets.registry import load
+from datasets.registry import DataRegistry
 from methods.base import NoSolution, Pose
-from methods.core import registry
+from methods.core.registry import MethodRegistry
 from methods.geometry.features import UnitPair, unit_pair
 from methods.geometry.open3d_bridge import open3d
 from performance.adapters import fpfh
@@ -79,7 +79,7 @@ def ransac(pair: UnitPair, s: Settings) -> Any:
 
 def refined(problem: Problem, T: Pose) -> Pose:
     """Our ICP from a pose."""
-    icp = registry.build("icp")
+    icp = MethodRegistry().spec("icp").build()
     icp.begin(0)
     return icp.register(problem.source, problem.target, T)  # type: ignore[call-arg]
 
@@ -98,7 +98,7 @@ def error(problem: Problem, solver: Callable[[UnitPair, Settings], Any], s: Sett
 
 def main(problems: int = 40, dataset: str = "shapes40", data: str | None = None) -> None:
     """Print the table."""
-    source = load(dataset, data)
+    source = DataRegistry.at(data).spec(dataset).objects()
     drawn = {c: [make_problem(source, ProblemKey(dataset, c, 1024, i)) for i in range(problems)] for c in CONDITIONS}
     print(f"| method | settings | {' | '.join(CONDITIONS)} |\n|---|---|{'---|' * len(CONDITIONS)}")
     for name, solver in (("FGR", fgr), ("RANSAC10K+ICP", ransac)):

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datasets.problems import ProblemKey, make_problem
-from datasets.registry import load
-from methods.core import registry
+from datasets.registry import DataRegistry
+from methods.core.registry import MethodRegistry
 from methods.geometry.features import FeatureMethod, UnitPair, unit_pair
 from methods.geometry.open3d_bridge import open3d
 from methods.native import teaser
@@ -38,11 +38,13 @@ def choices(method: FeatureMethod, pair: UnitPair) -> Iterator[tuple[str, NDArra
 
 def main() -> None:
     """Print the table."""
-    method = registry.build("teaser")
+    method = MethodRegistry().spec("teaser").build()
     assert isinstance(method, FeatureMethod)
     print("| condition | matches | how many | clique | s |\n|---|---|---:|---:|---:|")
     for condition in ("clean", "noisy"):
-        problem = make_problem(load("shapes40"), ProblemKey("shapes40", condition, POINTS, 3))
+        problem = make_problem(
+            DataRegistry.at().spec("shapes40").objects(), ProblemKey("shapes40", condition, POINTS, 3)
+        )
         pair = unit_pair(problem.source, problem.target)
         for name, found in choices(method, pair):
             ends = pair.source[found[:, 0]], pair.target[found[:, 1]]

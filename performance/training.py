@@ -24,7 +24,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from datasets.registry import load
+from datasets.registry import DataRegistry
 from methods.learned.base import FOLDER
 from methods.learned.training import Batch, Part, Settings, Trainer, collate, draw, prefetch
 from methods.nn.gmr import Estimate
@@ -85,7 +85,7 @@ def peak_gb() -> float:
 def main(steps: int) -> None:
     """Print the medians of steps, their ratio, and the loop's pace."""
     torch.set_flush_denormal(True)
-    part = Part(load("shapes40"), held_out=False)
+    part = Part(DataRegistry.at().spec("shapes40").objects(), held_out=False)
     ours = Trainer(SETTINGS)
 
     def make(step: int) -> Batch:

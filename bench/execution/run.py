@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any
-
-from rich.console import Console
+from typing import TYPE_CHECKING, Any
 
 from bench.execution.context import RunContext
 from bench.execution.executor import WorkerLost, notify_workers, run_batches
@@ -31,6 +29,9 @@ from bench.storage.environment import environment
 from bench.storage.outcome import Outcome, Phase, Status
 from common.errors import InputError
 from datasets.problems import problem_set_sha256
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 PROBLEMS_PER_COMMIT = 100
 CHANGED = "changed since; give --fresh to run again, or another --out to keep the existing outcomes"

@@ -18,9 +18,9 @@ import numpy as np
 
 from bench.evaluation.metrics import rmse
 from datasets.problems import Problem, ProblemKey, make_problem
-from datasets.registry import load
+from datasets.registry import DataRegistry
 from methods.base import Method, NoSolution
-from methods.core import registry
+from methods.core.registry import MethodRegistry
 from methods.learned import training
 from methods.learned.weights import Card, save
 
@@ -45,14 +45,14 @@ def untrained(name: str, folder: Path) -> str:
 
 def ready(text: str) -> Method:
     """A method set up."""
-    method = registry.build(text)
+    method = MethodRegistry().spec(text).build()
     method.setup("cpu", 0, "shapes40")
     return method
 
 
 def problems(angle: float, count: int) -> list[Problem]:
     """Held-out problems, noisy, turned by an angle about random axes: the same objects for every angle."""
-    part = training.Part(load("shapes40"), held_out=True)
+    part = training.Part(DataRegistry.at().spec("shapes40").objects(), held_out=True)
     key = ProblemKey("shapes40", "noisy", POINTS, 0, 0, "train", "axis_angle", (angle, angle))
     return [make_problem(part, replace(key, index=i)) for i in range(count)]
 

@@ -17,13 +17,12 @@ from bench.isolation.protocol import Limits, MethodSetup
 from bench.planning.config import load_preset
 from bench.storage.database import ResultsDatabase
 from datasets.problems import ProblemKey, make_problem
-from datasets.registry import load
-from methods.core import registry
 from tests.bench.test_run import PLUGINS, TIMES, bench, read  # noqa: F401
+from tests.catalog import build, open_data, spec
 
 
 def pairs(n, points=50):
-    return [make_problem(load("blobs", None, PLUGINS), ProblemKey("blobs", "noisy", points, i)) for i in range(n)]
+    return [make_problem(open_data("blobs", None, PLUGINS), ProblemKey("blobs", "noisy", points, i)) for i in range(n)]
 
 
 @pytest.fixture
@@ -32,7 +31,7 @@ def child():
     started = []
 
     def start(method):
-        started.append(MethodProcess(MethodSetup(method, "blobs", plugins=PLUGINS), Limits(20, 4)))
+        started.append(MethodProcess(MethodSetup(spec(method, PLUGINS), "blobs"), Limits(20, 4)))
         return started[-1]
 
     yield start
@@ -118,20 +117,20 @@ def test_only_clouds_and_a_seed_cross_with_a_batch(child, monkeypatch):
 
 
 def test_random_methods_and_chains_take_no_batches():
-    made = {name: registry.build(name, PLUGINS) for name in ("together", "together+icp", "good", "lottery")}
-    assert [name for name, method in made.items() if registry.is_batched(method)] == ["together"]
+    made = {name: build(name, PLUGINS) for name in ("together", "together+icp", "good", "lottery")}
+    assert [name for name, method in made.items() if method.solves_batches] == ["together"]
 
 
 def test_the_check_of_batches_finds_what_is_wrong():
-    assert "3 pairs at once" in checks.batches(registry.build("together", PLUGINS))
-    assert checks.batches(registry.build("good", PLUGINS)) == "takes none"
+    assert "3 pairs at once" in checks.batches(build("together", PLUGINS))
+    assert checks.batches(build("good", PLUGINS)) == "takes none"
     for name, says in {
         "together_few": "2 answers to 3 pairs",
         "together_raise": "broke",
         "together_spoilt": "another",
     }.items():
         with pytest.raises(checks.CheckFailed, match=says):
-            checks.batches(registry.build(name, PLUGINS))
+            checks.batches(build(name, PLUGINS))
 
 
 def test_growth_of_gpu_memory_is_measured_over_the_idle_state(monkeypatch):
@@ -146,7 +145,7 @@ def test_growth_of_gpu_memory_is_measured_over_the_idle_state(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda))
     cloud = np.zeros((5, 3), np.float32)
     message = {"source": cloud, "target": cloud, "seed": 0}
-    method = registry.build("identity")
+    method = build("identity")
     assert server.register(method, "cuda:0", message)["gpu_memory_mb"] == 250
     assert told == [("reset", "cuda:0"), ("synchronise", "cuda:0")]
     assert np.isnan(server.register(method, "cpu", message)["gpu_memory_mb"]) and len(told) == 2

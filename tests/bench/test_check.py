@@ -8,7 +8,7 @@ import pytest
 from bench.cli import main
 from bench.conformance.checks import CHECKS, run_check
 from bench.isolation.process import ROOT
-from methods.core import registry
+from tests.catalog import build
 
 FAULTY = '''
 import os, time
@@ -94,14 +94,14 @@ def faulty(tmp_path_factory):
 @pytest.mark.parametrize("how", EXPECTED)
 def test_each_fault_is_found_by_its_check_and_tells_the_mend(faulty, how):
     check, says = EXPECTED[how]
-    reply = run_check(registry.build(f"faulty_{how}", faulty), check)
-    assert reply["status"] == "failed" and says in reply["message"]
+    reply = run_check(build(f"faulty_{how}", faulty), check)
+    assert reply.status == "failed" and says in reply.message
 
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_method_without_a_fault_is_well(faulty, check):
-    reply = run_check(registry.build("faulty_fine", faulty), check)
-    assert reply["status"] == "ok", reply["message"]
+    reply = run_check(build("faulty_fine", faulty), check)
+    assert reply.status == "ok", reply.message
 
 
 def test_a_crash_is_one_failed_check_and_the_others_go_on(faulty, capsys):

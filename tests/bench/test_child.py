@@ -14,6 +14,7 @@ from bench.isolation.process import MethodProcess
 from bench.isolation.protocol import Limits, MethodSetup, RegisterRequest
 from common.errors import InputError
 from tests.bench.plugins.picky import EXIT, KILL, LARGE, NAP, SLEEP
+from tests.catalog import spec
 
 PLUGINS = Path(__file__).parent / "plugins"
 CLOUD = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32)
@@ -21,8 +22,8 @@ CLOUD = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32)
 
 @pytest.fixture
 def child():
-    made = MethodProcess(MethodSetup("slow[seconds=0.4]", "blobs", plugins=PLUGINS), Limits(20, 4))
-    assert made.start()["status"] == "ok"
+    made = MethodProcess(MethodSetup(spec("slow[seconds=0.4]", PLUGINS), "blobs"), Limits(20, 4))
+    assert made.start().status == "ok"
     yield made
     made.close()
 
@@ -33,27 +34,27 @@ def test_a_call_survives_one_kill(child):
     striker.start()
     reply = child.register(CLOUD, CLOUD, 0)
     striker.join()
-    assert reply["status"] == "ok" and child.process.pid != first
+    assert reply.status == "ok" and child.process.pid != first
 
 
 def test_a_call_that_is_killed_twice_has_crashed():
-    child = MethodProcess(MethodSetup("slow[seconds=0,killed=true]", "blobs", plugins=PLUGINS), Limits(20, 4))
+    child = MethodProcess(MethodSetup(spec("slow[seconds=0,killed=true]", PLUGINS), "blobs"), Limits(20, 4))
     try:
         reply = child.register(CLOUD, CLOUD, 0)
-        assert reply["status"] == "crash" and "SIGKILL" in reply["message"]
+        assert reply.status == "crash" and "SIGKILL" in reply.message
     finally:
         child.close()
 
 
 def test_a_signal_whose_handler_takes_longer_than_a_look_does_not_stretch_the_deadline():
     """Python 3.11's SimpleQueue.get then waits for ever, and the time-out never comes."""
-    child = MethodProcess(MethodSetup("slow[seconds=6]", "blobs", plugins=PLUGINS), Limits(0.7, 4))
+    child = MethodProcess(MethodSetup(spec("slow[seconds=6]", PLUGINS), "blobs"), Limits(0.7, 4))
     before = signal.signal(signal.SIGALRM, lambda *_: time.sleep(0.2))
     try:
-        assert child.start()["status"] == "ok"
+        assert child.start().status == "ok"
         signal.setitimer(signal.ITIMER_REAL, 0.2)
         begun = time.monotonic()
-        assert child.register(CLOUD, CLOUD, 0)["status"] == "timeout" and time.monotonic() - begun < 5
+        assert child.register(CLOUD, CLOUD, 0).status == "timeout" and time.monotonic() - begun < 5
     finally:
         signal.signal(signal.SIGALRM, before)
         child.close()
@@ -61,8 +62,8 @@ def test_a_signal_whose_handler_takes_longer_than_a_look_does_not_stretch_the_de
 
 @pytest.fixture
 def picky():
-    made = MethodProcess(MethodSetup("picky", "blobs", plugins=PLUGINS), Limits(3, 4))
-    assert made.start()["status"] == "ok"
+    made = MethodProcess(MethodSetup(spec("picky", PLUGINS), "blobs"), Limits(3, 4))
+    assert made.start().status == "ok"
     yield made
     made.close()
 
@@ -82,8 +83,8 @@ def test_calls_that_follow_each_other_get_their_own_answers(picky):
     found = list(picky.replies(calls(*asked)))
     assert [first for first, _ in found] == asked
     for first, reply in found:
-        assert reply["status"] == ends.get(first, "ok")
-        if reply["status"] == "ok":
+        assert reply.status == ends.get(first, "ok")
+        if reply.status == "ok":
             assert reply["pose"][:3, 3].tolist() == [first] * 3
 
 
@@ -99,10 +100,10 @@ def test_the_next_call_is_sent_while_the_method_works_on_a_brief_one(picky, monk
 def test_clouds_that_no_pipe_holds_are_not_sent_ahead(picky):
     big = 60_000  # 720 kB a cloud
     for _, reply in picky.replies([*calls(1), *calls(2, 3, points=big), *calls(4)]):
-        assert reply["status"] == "ok"
+        assert reply.status == "ok"
     hang = [*calls(1, 2), *calls(SLEEP), *calls(5, points=big)]
     begun = time.monotonic()
-    assert [reply["status"] for _, reply in picky.replies(hang)] == ["ok", "ok", "timeout", "ok"]
+    assert [reply.status for _, reply in picky.replies(hang)] == ["ok", "ok", "timeout", "ok"]
     assert time.monotonic() - begun < 20  # writing never waited for the sleeper
 
 
@@ -135,7 +136,7 @@ def test_limits_hold_for_a_call_that_nobody_watches_while_the_next_is_drawn(pick
         time.sleep(2.0)
         yield from calls(2)
 
-    found = [(first, reply["status"]) for first, reply in picky.replies(drawn())]
+    found = [(first, reply.status) for first, reply in picky.replies(drawn())]
     assert found == [(1, "ok"), (NAP, "timeout"), (LARGE, "out_of_memory"), (2, "ok")]
 
 
@@ -147,5 +148,5 @@ def test_an_answer_counts_though_the_process_is_gone_before_the_next_call_is_sen
         picky.process.wait()
         yield from calls(4)
 
-    found = [(first, reply["status"]) for first, reply in picky.replies(drawn())]
+    found = [(first, reply.status) for first, reply in picky.replies(drawn())]
     assert found == [(1, "ok"), (2, "ok"), (3, "ok"), (4, "ok")]

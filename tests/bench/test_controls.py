@@ -8,7 +8,7 @@ import pytest
 
 from bench.cli import main
 from datasets.problems import ProblemKey, make_problem
-from datasets.registry import load
+from tests.catalog import open_data
 
 PLUGINS = Path(__file__).parent / "plugins"
 PROBLEMS = 300
@@ -29,7 +29,7 @@ def trials(tmp_path_factory):
 @pytest.fixture(scope="module")
 def spread():
     """Mean squared distance of each problem's source from the origin and from its centroid."""
-    dataset = load("blobs", None, PLUGINS)
+    dataset = open_data("blobs", None, PLUGINS)
     clouds = [make_problem(dataset, ProblemKey("blobs", "clean", 100, i)).source.astype(float) for i in range(PROBLEMS)]
     return {
         "origin": np.array([(c**2).sum(1).mean() for c in clouds]),

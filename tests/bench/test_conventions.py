@@ -8,8 +8,8 @@ from bench.evaluation.loader import POSE_COLUMNS, RunData, in_order, scenes_of
 from bench.report.replay import ProblemReplay, chamfer
 from common.errors import InputError
 from datasets.problems import ProblemKey, make_problem
-from datasets.registry import open_data
 from tests.bench.synthetic_run import as_loaded, synthetic_run
+from tests.catalog import open_data
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 
 from bench.cli import main
 from bench.planning import config
-from methods.core import registry
+from methods.core.registry import MethodRegistry
 
 PLUGINS = Path(__file__).parent / "plugins"
 FILE = """
@@ -84,5 +84,5 @@ def test_the_paper_preset_has_more_unless_the_run_is_narrowed():
     asked = {name for more in paper().more for name in more.methods}
     assert asked and all(asked & {name} for more in paper().more for name in more.methods)
     assert not paper(methods=["icp"]).more and not paper(points=["64"]).more and not paper(conditions=["clean"]).more
-    left_out = {name for name, offer in registry.available().items() if not offer.cls.in_all}
+    left_out = {name for name, offer in MethodRegistry().entries.items() if not offer.cls.in_all}
     assert left_out and left_out <= asked and not left_out & set(paper().methods)

@@ -16,8 +16,8 @@ from bench.pair.result import read_truth
 from common.errors import InputError
 from common.keys import rng
 from datasets import formats
-from datasets import registry as data_sets
 from tests.bench.test_run import PLUGINS
+from tests.catalog import open_data
 
 T = np.eye(4)
 T[:3, :3] = Rotation.from_rotvec((0.4, -0.9, 0.3)).as_matrix()
@@ -121,7 +121,7 @@ def test_a_learned_method_without_weights_tells_a_command_that_works(files):
     assert answer.status == "skipped"
     command = re.search(r"bench\.py train (.*)", answer.message)[1]
     dataset = main._parser(train=True)[0].parse_args(["train", *command.split()]).dataset
-    assert data_sets.load(dataset).name == dataset
+    assert open_data(dataset).name == dataset
 
 
 def test_a_size_of_which_two_units_are_likely_is_told_as_such():

@@ -9,7 +9,7 @@ import pytest
 
 from bench.cli import main
 from datasets.problems import ProblemKey, make_problem
-from datasets.registry import open_data
+from tests.catalog import open_data
 
 PLUGINS = Path(__file__).parent / "plugins"
 BLOBS = ["--datasets", "blobs", "--points", "60", "--problems", "5", "--plugins", str(PLUGINS)]

@@ -18,7 +18,7 @@ from bench.isolation import process
 from bench.isolation.process import ROOT, MethodProcess
 from bench.isolation.protocol import Limits, MethodSetup
 from datasets.problems import ProblemKey, make_problem
-from datasets.registry import load
+from tests.catalog import open_data, spec
 
 PLUGINS = Path(__file__).parent / "plugins"
 QUICK = ["--datasets", "blobs", "--points", "60", "--plugins", str(PLUGINS), "--timing-rounds", "0", "--jobs", "1"]
@@ -308,12 +308,13 @@ def test_only_two_clouds_and_a_seed_cross_into_a_worker(monkeypatch):
     sent = []
     real = pickle.dumps
     monkeypatch.setattr(process.pickle, "dumps", lambda o, **k: (sent.append(o), real(o, **k))[1])
-    from bench.execution.pool_worker import solve_problem
+    from bench.execution.pool_worker import solve_problems
+    from bench.storage.outcome import Phase
 
-    problem = make_problem(load("blobs", None, PLUGINS), ProblemKey("blobs", "noisy", 50, 1))
-    worker = MethodProcess(MethodSetup("good", "blobs", plugins=PLUGINS), Limits(20, 4))
+    problem = make_problem(open_data("blobs", None, PLUGINS), ProblemKey("blobs", "noisy", 50, 1))
+    worker = MethodProcess(MethodSetup(spec("good", PLUGINS), "blobs"), Limits(20, 4))
     try:
-        assert solve_problem(worker, problem, "accuracy", 0).status == "ok"
+        assert solve_problems(worker, [problem], Phase.ACCURACY, 0)[0].status == "ok"
     finally:
         worker.close()
     setup, call = sent

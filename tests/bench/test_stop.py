@@ -28,6 +28,7 @@ from bench.planning.tasks import (
 )
 from common.errors import InputError
 from datasets.problems import Problem, ProblemKey
+from methods.core.registry import MethodSpec
 from tests.bench.test_run import PLUGINS, _count
 
 WITHIN_S = 1.0
@@ -135,7 +136,7 @@ class Asked(MethodProcess):
     """A child that answers at once; time passes on its clock alone, `clock.call` seconds a problem."""
 
     def __init__(self, clock):
-        super().__init__(MethodSetup("m", "d"), Limits(600, 8))
+        super().__init__(MethodSetup(MethodSpec("m"), "d"), Limits(600, 8))
         self.clock = clock
 
     def _call(self, messages, patience):
@@ -166,7 +167,7 @@ def clock(monkeypatch):
 def piece(n=PROBLEMS_PER_TASK, batch=1):
     keys = tuple(ProblemKey("d", "noisy", 10, i) for i in range(n))
     cell = ProblemGroup("d", "noisy", 10, 10, "d", keys)
-    return Task(MethodSetup("m", "d"), cell, keys, Limits(600, 8), "", batch=batch)
+    return Task(MethodSetup(MethodSpec("m"), "d"), cell, keys, Limits(600, 8), "", batch=batch)
 
 
 def solved(*load):
@@ -221,7 +222,9 @@ def test_data_that_break_end_a_load_but_lose_nothing_finished(clock, monkeypatch
 
 def test_loads_hold_each_piece_once_and_one_process_and_leave_work_for_all():
     pieces = [
-        Task(MethodSetup(m, "d"), None, tuple(range(n)), Limits(1, 1), "") for m in "abcdefgh" for n in (20, 20, 5)
+        Task(MethodSetup(MethodSpec(m), "d"), None, tuple(range(n)), Limits(1, 1), "")
+        for m in "abcdefgh"
+        for n in (20, 20, 5)
     ]
     for workers in (1, 2, 100):
         loads = batch_tasks(pieces, workers)

@@ -16,9 +16,10 @@ from bench.cli import main
 from bench.isolation.protocol import MethodSetup
 from common.errors import InputError
 from datasets.problems import ProblemKey, make_problem
-from datasets.registry import load
 from methods.base import LogUniform
-from methods.core import registry
+from methods.core.registry import MethodRegistry, MethodSpec
+from methods.core.tuned import BUILT_IN, read_tuned
+from tests.catalog import build, open_data
 
 PLUGINS = Path(__file__).parent / "plugins"
 METHOD = """
@@ -166,13 +167,13 @@ def test_the_default_stays_where_nothing_beats_it_and_says_so(search, place):
     assert "the default stays: nothing drawn is better" in said
     assert f"right[tuned=guarded_clean] in {place}/tuned.toml: no values, the same as right" in said
     assert kept(place)["right"]["guarded_clean"]["values"] == {}
-    built = registry.build("right[tuned=guarded_clean]", place)
+    built = build("right[tuned=guarded_clean]", place)
     assert built.turn == 0.5
 
 
 def test_what_is_written_wins_over_tuned_values_and_a_list_tells_them(search, place, capsys):
     search("dial")
-    assert registry.build("dial[tuned=guarded_clean,turn=0.75]", place).turn == 0.75
+    assert build("dial[tuned=guarded_clean,turn=0.75]", place).turn == 0.75
     assert main.main(["list", "--plugins", str(place)]) == 0
     line = next(t for t in capsys.readouterr().out.splitlines() if "dial[tuned=guarded_clean]" in t)
     assert "better than the default" in line
@@ -204,11 +205,11 @@ def test_what_a_variant_fixes_stays_fixed_and_a_default_is_not_drawn(place):
 
 
 def test_what_methods_say_may_vary_are_values_that_they_take(place):
-    for method, offer in registry.available().items():
+    for method, offer in MethodRegistry().entries.items():
         for name, where in offer.cls.search.items():
             for value in (where.low, where.high) if isinstance(where, LogUniform) else where:
-                built = registry.build(tuning.spec_of(method, {name: value}))
-                assert registry.parameters_of(built)[name] == value
+                built = build(tuning.spec_of(method, {name: value}))
+                assert built.parameters[name] == value
     (place / "strange.py").write_text(
         METHOD.replace("note_it: int", "noted: int").replace("dial", "odd").replace("right", "odd2")
     )
@@ -254,7 +255,7 @@ class Fake:
     """A method's process in which `mode` says what happens, and each call counts."""
 
     def __init__(self, problems):
-        self.setting, self.calls = MethodSetup("m", "d"), 0
+        self.setting, self.calls = MethodSetup(MethodSpec("m"), "d"), 0
         self.truth = {p.source.tobytes(): p.T_target_source for p in problems}
 
     def set_up(self, setting):
@@ -272,7 +273,7 @@ class Fake:
 
 @pytest.fixture
 def course(place):
-    data = load("guarded", None, place)
+    data = open_data("guarded", None, place)
     problems = [make_problem(data, ProblemKey("guarded", "clean", 50, i, split="train")) for i in range(10)]
     return tuning.CandidateEvaluator(Fake(problems), problems)
 
@@ -320,12 +321,12 @@ def test_settings_survive_their_file(tmp_path):
     values = {"a": 0.25, "b": 3, "c": True, "d": "none", "e": 'say "é"\n', "f": [1, 2.5], "g": 1e-07, "h": {"i": []}}
     tuning.save_settings(file, "a-b", "x", {"values": values})
     tuning.save_settings(file, "b.c", "x", {"values": {}, "n": 1})
-    assert registry.tuned(file) == {"a-b": {"x": {"values": values}}, "b.c": {"x": {"values": {}, "n": 1}}}
+    assert read_tuned(file) == {"a-b": {"x": {"values": values}}, "b.c": {"x": {"values": {}, "n": 1}}}
 
 
 def test_what_comes_with_the_bench_can_be_built():
-    for method, entries in registry.tuned(registry.tuned_file()).items():
+    for method, entries in read_tuned(BUILT_IN).items():
         for name, entry in entries.items():
-            built = registry.parameters_of(registry.build(f"{method}[tuned={name}]"))
+            built = build(f"{method}[tuned={name}]").parameters
             assert {k: "none" if built[k] is None else built[k] for k in entry["values"]} == entry["values"]
             assert set(entry["validation"]) >= {"default", "found"} and entry["command"].startswith("bench.py tune")

@@ -12,8 +12,8 @@ from bench.evaluation.conventions import CONVENTIONS
 from bench.report import Options, ProblemReplay, begin_report
 from bench.report.embed import script_json
 from datasets.problems import ProblemKey, make_problem
-from datasets.registry import open_data
 from tests.bench.synthetic_run import HOSTILE, as_loaded, synthetic_run
+from tests.catalog import open_data
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is missing: pip install -r requirements-dev.txt")
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")

@@ -1,7 +1,7 @@
 """Which files a file is made of."""
 
-from methods.core import registry
 from methods.core.provenance import source_files
+from tests.catalog import spec
 
 
 def written(folder, texts):
@@ -61,12 +61,12 @@ def test_text_is_never_run(tmp_path):
 
 def test_a_method_is_made_of_what_it_imports_of_the_package():
     def made(method):
-        return {file.removeprefix("methods/") for file in registry.source_hashes(method)}
+        return {file.removeprefix("methods/") for file in spec(method).source_hashes()}
 
     assert {"deepgmr.py", "base.py", "nn/gmr.py", "nn/rri.py", "native/rri.cc"} <= made("deepgmr")
     assert {"fgr.py", "_features.py", "icp.py", "_icp.py", "registry.py"} <= made("fgr+icp")
     assert not {"deepgmr.py", "icp.py", "nn/gmr.py", "registry.py"} & made("fgr")
-    assert all(file.startswith("methods/") for file in registry.source_hashes("deepgmr+icp"))
+    assert all(file.startswith("methods/") for file in spec("deepgmr+icp").source_hashes())
 
 
 def test_a_plug_in_is_made_of_its_folder_by_names_that_do_not_depend_on_where_it_lies(tmp_path):
@@ -75,7 +75,7 @@ def test_a_plug_in_is_made_of_its_folder_by_names_that_do_not_depend_on_where_it
         [*lines, "class Mine(Method):", "    def register(self, source, target):", "        return aid.T", ""]
     )
     folders = [written(tmp_path / name, {"mine.py": method, "aid.py": "T = 1\n"}) for name in ("one", "two")]
-    found = [registry.source_hashes("mine", folder) for folder in folders]
+    found = [spec("mine", folder).source_hashes() for folder in folders]
     assert found[0] == found[1] and {"mine.py", "aid.py", "methods/base.py"} <= found[0].keys()
 
 

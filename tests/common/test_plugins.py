@@ -9,8 +9,9 @@ import pytest
 from bench.cli import main
 from common.errors import InputError
 from common.plugins import discover
-from datasets import registry as data_sets
 from methods.core import registry
+from methods.core.registry import MethodRegistry
+from tests.catalog import build, open_data
 
 GOOD = '''
 from methods.base import Method
@@ -36,8 +37,8 @@ def folder(tmp_path):
 )
 def test_a_module_that_does_not_import_is_one_line_and_spares_the_others(folder, capsys, text, says):
     (folder / "broken.py").write_text(text)
-    assert "mine" in registry.available(folder) and "broken" not in registry.available(folder)
-    for ask in (registry.build, lambda name, f: data_sets.open_data(name, None, f)):
+    assert "mine" in MethodRegistry(folder).entries and "broken" not in MethodRegistry(folder).entries
+    for ask in (registry.build, lambda name, f: open_data(name, None, f)):
         with pytest.raises(InputError) as error:
             ask("broken", folder)
         assert (
@@ -58,8 +59,8 @@ def test_a_name_that_is_taken_is_one_line_and_spares_the_others(folder, capsys):
     out = capsys.readouterr().out
     assert f"{folder}/icp.py: a method named 'icp' exists already (" in out and "  mine " in out
     assert f"{folder}/folder.py: a data set named 'folder' exists already (" in out
-    assert registry.build("mine", folder) and data_sets.open_data("shapes40", None, folder)
-    for build, name in ((registry.build, "icp"), (lambda n, f: data_sets.open_data(n, None, f), "folder")):
+    assert build("mine", folder) and open_data("shapes40", None, folder)
+    for build, name in ((registry.build, "icp"), (lambda n, f: open_data(n, None, f), "folder")):
         with pytest.raises(InputError, match=rf"{name}\.py: a .* exists already \(.*{name}\.py\); rename this one"):
             build(name, folder)
 
@@ -73,7 +74,7 @@ def test_a_missing_docstring_is_told_in_the_list(tmp_path, capsys):
 def test_tests_and_private_files_in_a_folder_are_no_plugins(folder):
     for name in ("test_mine.py", "_helper.py"):
         (folder / name).write_text("raise RuntimeError")
-    assert not registry.faults(folder)
+    assert not MethodRegistry(folder).faults
 
 
 def test_entry_points_of_installed_packages_are_plugins(tmp_path, monkeypatch):

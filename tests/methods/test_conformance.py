@@ -4,16 +4,17 @@ import pytest
 
 from bench.conformance.checks import CHECKS, run_check
 from methods.base import Unavailable
-from methods.core import registry
+from methods.core.registry import MethodRegistry
+from tests.catalog import build, spec
 
 CHEAP = {"ransac10m": "ransac10m[iterations=2000]"}
-NAMES = [CHEAP.get(name, name) for name in registry.available()]
+NAMES = [CHEAP.get(name, name) for name in MethodRegistry().entries]
 
 
 @pytest.fixture(scope="module", params=[*NAMES, "fgr+icp"])
 def method(request):
-    made = registry.build(request.param)
-    reason = registry.unavailable(request.param)
+    made = build(request.param)
+    reason = spec(request.param).unavailable()
     if reason:
         pytest.skip(reason)
     try:
@@ -26,4 +27,4 @@ def method(request):
 @pytest.mark.parametrize("name", CHECKS)
 def test_conforms(method, name):
     reply = run_check(method, name)
-    assert reply["status"] == "ok", reply["message"]
+    assert reply.status == "ok", reply.message

@@ -14,7 +14,6 @@ from scipy.spatial.transform import Rotation
 from bench.conformance.checks import CHECKS, run_check
 from common.errors import InputError
 from methods.base import NoSolution, Unavailable
-from methods.core import registry
 from methods.dcp import Dcp, DcpSmall, DcpSmallEuler45
 from methods.learned import training
 from methods.learned.weights import Card, choose, save
@@ -22,6 +21,7 @@ from methods.nn.dcp import DcpConfig, DcpNet
 from methods.nn.dgcnn import EdgeConv, nearest, rows_of
 from methods.nn.matching import motion_loss, pose_of_matches, scores_of
 from methods.nn.transformer import Attention, Transformer
+from tests.catalog import build
 from tests.methods.made import pose
 
 TINY = DcpConfig(k=5, widths=(8, 12), features=16, heads=2, inner=24)
@@ -215,7 +215,7 @@ def test_a_small_network_learns_one_problem() -> None:
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> DcpSmall:
     torch.manual_seed(0)
     file = write(tmp_path_factory.mktemp("w") / "w.safetensors", DcpNet(TINY), "dcp_small")
-    made = registry.build(f"dcp_small[weights={file}]")
+    made = build(f"dcp_small[weights={file}]")
     made.setup("cpu", 0, "shapes40")
     assert isinstance(made, DcpSmall)
     return made
@@ -224,7 +224,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> DcpSmall:
 @pytest.mark.parametrize("name", [c for c in CHECKS if c != "known poses"])
 def test_conforms_even_untrained(tiny: DcpSmall, name: str) -> None:
     reply = run_check(tiny, name)
-    assert reply["status"] == "ok", reply["message"]
+    assert reply.status == "ok", reply.message
 
 
 def test_the_pose_is_restored_to_the_clouds_as_given(tiny: DcpSmall) -> None:
@@ -272,7 +272,7 @@ def test_the_loop_trains_it_and_the_method_reads_its_weights(method: str, tmp_pa
     )
     assert settings.title == f"{method}_euler45_shapes40_noisy"
     file = training.train(settings, tmp_path, tmp_path / "w.safetensors")
-    made = registry.build(f"{method}[weights={file}]")
+    made = build(f"{method}[weights={file}]")
     made.setup("cpu", 0, "shapes40")
     source, target = (c[0].numpy() for c in clouds(50, 60))
     assert made.register(source, target).shape == (4, 4)

@@ -10,12 +10,11 @@ from scipy.stats import multivariate_normal
 from sklearn.mixture import GaussianMixture
 
 from common.errors import InputError
-from datasets import registry as data
 from datasets.problems import ProblemKey, make_problem
 from methods.base import NoSolution, Pose, rigid
-from methods.core import registry
 from methods.geometry import hgmm as hgmm
 from methods.hgmr import Hgmr
+from tests.catalog import build, open_data
 from tests.methods.made import lumpy
 
 GROWTH = hgmm.Growth(levels=3, floor=1e-4, flat=0.0, least=32, iterations=30, tolerance=0.0)
@@ -162,7 +161,7 @@ def test_a_step_is_the_least_squares_step_along_principal_axes() -> None:
 @pytest.mark.parametrize("index", range(0, 40, 5))
 @pytest.mark.parametrize("condition", ["clean", "noisy"])
 def test_small_turns_are_undone_on_shapes(condition: str, index: int) -> None:
-    shapes = data.load("shapes40")
+    shapes = open_data("shapes40")
     made = make_problem(shapes, ProblemKey("shapes40", condition, 512, index, split="train", angles=(0.0, 15.0)))
     T = solve(Hgmr(), made.source, made.target)
     difference = T - made.T_target_source
@@ -218,7 +217,7 @@ def test_it_starts_where_it_is_told_and_follows_others() -> None:
     near = truth @ rigid(turn(10, 3), np.array([0.02, 0.0, 0.0]))
     assert angle(solve(Hgmr(), source, target), truth) > 10
     assert angle(solve(Hgmr(), source, target, near), truth) < 0.2
-    chain = registry.build("index_match+hgmr")
+    chain = build("index_match+hgmr")
     chain.setup("cpu", 0, "shapes40")
     chain.begin(0)
     ordered = (source @ truth[:3, :3].T + truth[:3, 3]).astype(np.float32)

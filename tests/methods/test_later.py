@@ -8,8 +8,9 @@ from scipy.spatial.transform import Rotation
 
 from common.errors import InputError
 from methods.base import NoSolution
-from methods.core import registry
+from methods.core.registry import MethodRegistry
 from methods.icp import Icp
+from tests.catalog import build, spec
 from tests.methods.test_geometric import problem, solve
 
 LOCAL = ("small_gicp", "small_vgicp", "cpd", "fricp")
@@ -17,10 +18,10 @@ LOCAL = ("small_gicp", "small_vgicp", "cpd", "fricp")
 
 def made(name):
     """The method, or a skip that says which package is missing."""
-    reason = registry.unavailable(name)
+    reason = spec(name).unavailable()
     if reason:
         pytest.skip(reason)
-    return registry.build(name)
+    return build(name)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1000.0])
@@ -62,7 +63,7 @@ def test_what_would_end_the_process_is_refused(name):
 
 @pytest.mark.parametrize("name", ["small_gicp", "kiss_matcher", "fricp", "cpd"])
 def test_a_missing_package_is_named_with_the_command(name, monkeypatch):
-    offer = registry.available()[name]
+    offer = MethodRegistry().entries[name]
     find = importlib.util.find_spec
     wanted = offer.cls.requires[0]
     monkeypatch.setattr(
@@ -74,7 +75,7 @@ def test_a_missing_package_is_named_with_the_command(name, monkeypatch):
 @pytest.mark.parametrize("text", ["cpd[outliers=1]", "small_gicp[kind_of=ICP]", "kiss_matcher[voxel=0]"])
 def test_bad_parameters(text):
     with pytest.raises(InputError):
-        registry.build(text)
+        build(text)
 
 
 def test_icp_s_cap_ignores_what_has_no_partner():

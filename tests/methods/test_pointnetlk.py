@@ -10,10 +10,10 @@ from scipy.spatial.transform import Rotation
 
 from bench.conformance.checks import CHECKS, run_check
 from common.errors import InputError
-from methods.core import registry
 from methods.nn.lk import LkConfig, LkNet, align, exponential, inverse, jacobian
 from methods.nn.matching import moved
 from methods.pointnetlk import PointNetLK, PointNetLKSmall
+from tests.catalog import build
 from tests.methods.made import pose
 from tests.methods.test_dcp import clouds, write
 
@@ -129,7 +129,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> PointNetLKSmall:
     torch.manual_seed(0)
     net = LkNet(LkConfig(widths=(32, 64, 256)))
     file = write(tmp_path_factory.mktemp("w") / "w.safetensors", net, "pointnetlk_small", sampler="euler45")
-    made = registry.build(f"pointnetlk_small[weights={file}]")
+    made = build(f"pointnetlk_small[weights={file}]")
     made.setup("cpu", 0, "shapes40")
     assert isinstance(made, PointNetLKSmall)
     return made
@@ -138,7 +138,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> PointNetLKSmall:
 @pytest.mark.parametrize("name", list(CHECKS))
 def test_conforms_even_untrained(tiny: PointNetLKSmall, name: str) -> None:
     reply = run_check(tiny, name)
-    assert reply["status"] == "ok", reply["message"]
+    assert reply.status == "ok", reply.message
 
 
 @pytest.mark.parametrize("scale", [1.0, 40.0])
@@ -154,9 +154,9 @@ def test_a_start_between_the_clouds_as_given(tiny: PointNetLKSmall, scale: float
 
 
 def test_it_stands_after_a_plus_and_the_sizes_are_the_paper_s() -> None:
-    assert registry.kind_of(registry.build("fgr+pointnetlk_small")) == "global"
+    assert build("fgr+pointnetlk_small").kind == "global"
     net = PointNetLK.network()
     assert [m.out_features for m in net.layers if isinstance(m, torch.nn.Linear)] == [64, 64, 64, 128, 1024]
     assert net.config.iterations == 10
     with pytest.raises(InputError, match="takes no initial pose"):
-        registry.build("fgr+dcp_small")
+        build("fgr+dcp_small")

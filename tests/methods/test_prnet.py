@@ -10,11 +10,11 @@ import torch
 
 from bench.conformance.checks import CHECKS, run_check
 from common.errors import InputError
-from methods.core import registry
 from methods.learned import training
 from methods.nn.matching import motion_loss, moved
 from methods.nn.prnet import PrnetConfig, PrnetNet
 from methods.prnet import Prnet, PrnetSmall
+from tests.catalog import build
 from tests.methods.made import pose
 from tests.methods.test_dcp import clouds, write
 
@@ -136,7 +136,7 @@ def test_training_may_start_from_dcp_s_features(tmp_path: Path) -> None:
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> PrnetSmall:
     torch.manual_seed(0)
     file = write(tmp_path_factory.mktemp("w") / "w.safetensors", PrnetNet(TINY), "prnet_small")
-    made = registry.build(f"prnet_small[weights={file}]")
+    made = build(f"prnet_small[weights={file}]")
     made.setup("cpu", 0, "shapes40")
     assert isinstance(made, PrnetSmall)
     return made
@@ -145,7 +145,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> PrnetSmall:
 @pytest.mark.parametrize("name", [c for c in CHECKS if c != "known poses"])
 def test_conforms_even_untrained(tiny: PrnetSmall, name: str) -> None:
     reply = run_check(tiny, name)
-    assert reply["status"] == "ok", reply["message"]
+    assert reply.status == "ok", reply.message
 
 
 def test_the_default_sizes_are_the_paper_s() -> None:

@@ -21,7 +21,6 @@ from scipy.spatial import cKDTree
 from scipy.spatial.transform import Rotation
 
 from common.errors import InputError
-from datasets.registry import load
 from datasets.symmetry import members
 from methods.deepgmr import DeepGMR
 from methods.learned import training
@@ -37,6 +36,7 @@ from methods.learned.training import (
     settings_of,
     train,
 )
+from tests.catalog import open_data
 
 OBJECTS = 40
 ROOT = Path(__file__).parents[2]
@@ -139,7 +139,7 @@ def test_another_run_s_checkpoint_is_refused(settings: Settings, tmp_path: Path)
 
 
 def test_validation_is_held_out_of_train_and_never_test(data: Path) -> None:
-    whole = load("modelnet40", data)
+    whole = open_data("modelnet40", data)
     seen = {
         held: {Part(whole, held).shape("train", i).name for i in range(len(Part(whole, held).labels("train")))}  # type: ignore[arg-type]
         for held in (True, False)
@@ -150,7 +150,7 @@ def test_validation_is_held_out_of_train_and_never_test(data: Path) -> None:
 
 
 def test_validation_of_a_split_without_end() -> None:
-    whole = load("shapes40")
+    whole = open_data("shapes40")
     held, rest = Part(whole, True), Part(whole, False)
     for number in range(45):
         shapes = [part.shape("train", part.pick("train", number, 0)) for part in (held, rest)]
@@ -158,7 +158,7 @@ def test_validation_of_a_split_without_end() -> None:
 
 
 def test_every_step_draws_other_problems(settings: Settings) -> None:
-    part = Part(load(settings.dataset, settings.data), False)
+    part = Part(open_data(settings.dataset, settings.data), False)
     first, again, second = (training.draw(part, settings, 32, start, 2) for start in (0, 0, 2))
     assert all((a.source == b.source).all() for a, b in zip(first, again, strict=True))
     assert not np.allclose(first[0].T_target_source, second[0].T_target_source)
@@ -240,7 +240,7 @@ def test_the_command_ends_well_and_its_weights_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("symmetry", ["C1", "C4", "D2", "Cinf"])
 def test_every_truth_of_a_symmetric_object_maps_it_onto_itself(symmetry: str) -> None:
     """Of points with the symmetry, each truth gives the same cloud; the drawn truth is the first."""
-    problem = training.draw(Part(load("shapes40"), False), Settings("deepgmr"), 32, 0, 1)[0]
+    problem = training.draw(Part(open_data("shapes40"), False), Settings("deepgmr"), 32, 0, 1)[0]
     problem = replace(problem, tags={**problem.tags, "symmetry": symmetry})
     truths = training._every_truth([problem, problem])
     assert truths.shape[0] == 2 and np.allclose(truths[0, 0], problem.T_target_source)
@@ -253,7 +253,7 @@ def test_every_truth_of_a_symmetric_object_maps_it_onto_itself(symmetry: str) ->
 
 def test_a_symmetric_loss_needs_known_symmetries(settings: Settings) -> None:
     network = training.build("deepgmr_resampled")
-    problems = training.draw(Part(load(settings.dataset, settings.data), False), settings, 32, 0, 2)
+    problems = training.draw(Part(open_data(settings.dataset, settings.data), False), settings, 32, 0, 2)
     with pytest.raises(InputError, match="symmetries are not known; train on shapes40"):
         training.collate(network, problems, "cpu")
 
