@@ -13,7 +13,7 @@ from bench.conformance import checks
 from bench.execution import pool_worker
 from bench.isolation import server
 from bench.isolation.process import MethodProcess
-from bench.isolation.protocol import Limits, MethodSetup
+from bench.isolation.protocol import Limits, MethodSetup, RegisterRequest
 from bench.planning.config import load_preset
 from bench.storage.database import ResultsDatabase
 from datasets.problems import ProblemKey, make_problem
@@ -79,7 +79,7 @@ def test_throughput_stands_beside_latency_and_apart_from_it(bench):  # noqa: F81
 @pytest.mark.parametrize(
     ("method", "expected", "says"),
     [
-        ("together_few", ["invalid"] * 5, "gives 4 answers to 5 pairs"),
+        ("together_few", ["invalid"] * 5, "returned 4 results for 5 pairs"),
         ("together_spoilt", ["ok", "invalid", "no_solution", "invalid", "ok"], "not finite"),
         ("together_crash", ["crash"] * 5, "in a batch of 5: the process ended with exit code 4"),
         ("together_raise", ["error"] * 5, "in a batch of 5: RuntimeError: broke"),
@@ -104,16 +104,16 @@ def test_pairs_of_other_sizes_go_in_calls_of_their_own(child):
 def test_only_clouds_and_a_seed_cross_with_a_batch(child, monkeypatch):
     sent, one = [], child("together")
     one.start()
-    ask = one._ask
+    exchange = one._exchange
     monkeypatch.setattr(
-        one, "_ask", lambda messages, patience: (sent.append((messages, patience)), ask(messages, patience))[1]
+        one, "_exchange", lambda requests, timeout: (sent.append((requests, timeout)), exchange(requests, timeout))[1]
     )
     problems = pairs(3)
     pool_worker.solve_problems(one, problems, "accuracy", 0)
-    ((message,), patience) = sent[0]
-    assert set(message) == {"do", "sources", "targets", "seed"} and isinstance(message["seed"], int)
-    assert all(a is p.source for a, p in zip(message["sources"], problems, strict=True))
-    assert patience == 3 * 20
+    ((request,), timeout) = sent[0]
+    assert set(vars(request)) == {"sources", "targets", "seed"} and isinstance(request.seed, int)
+    assert all(a is p.source for a, p in zip(request.sources, problems, strict=True))
+    assert timeout == 3 * 20
 
 
 def test_random_methods_and_chains_take_no_batches():
@@ -125,7 +125,7 @@ def test_the_check_of_batches_finds_what_is_wrong():
     assert "3 pairs at once" in checks.batches(build("together", PLUGINS))
     assert checks.batches(build("good", PLUGINS)) == "takes none"
     for name, says in {
-        "together_few": "2 answers to 3 pairs",
+        "together_few": "2 results for 3 pairs",
         "together_raise": "broke",
         "together_spoilt": "another",
     }.items():
@@ -144,13 +144,13 @@ def test_growth_of_gpu_memory_is_measured_over_the_idle_state(monkeypatch):
     )
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda))
     cloud = np.zeros((5, 3), np.float32)
-    message = {"source": cloud, "target": cloud, "seed": 0}
+    request = RegisterRequest([cloud], [cloud], 0)
     method = build("identity")
-    assert server.register(method, "cuda:0", message)["gpu_memory_mb"] == 250
+    assert server.register(method, "cuda:0", request).gpu_memory_mb == 250
     assert told == [("reset", "cuda:0"), ("synchronise", "cuda:0")]
-    assert np.isnan(server.register(method, "cpu", message)["gpu_memory_mb"]) and len(told) == 2
+    assert np.isnan(server.register(method, "cpu", request).gpu_memory_mb) and len(told) == 2
     cuda.is_available = lambda: False
-    assert np.isnan(server.register(method, "cuda:0", message)["gpu_memory_mb"]) and len(told) == 2
+    assert np.isnan(server.register(method, "cuda:0", request).gpu_memory_mb) and len(told) == 2
 
 
 def test_a_record_of_an_earlier_version_is_continued(tmp_path, bench):  # noqa: F811

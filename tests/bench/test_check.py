@@ -1,12 +1,13 @@
 """`bench.py new` and `check`: what is written conforms, and each way not to conform is told with its mend."""
 
+import re
 import subprocess
 import sys
 
 import pytest
 
 from bench.cli import main
-from bench.conformance.checks import CHECKS, run_check
+from bench.conformance.checks import CHECKS, CheckFailed
 from bench.isolation.process import ROOT
 from tests.catalog import build
 
@@ -66,7 +67,7 @@ class Stubborn(Method):
 '''
 
 EXPECTED = {
-    "raises": ("degenerate clouds", "source empty: IndexError: index 3 is out of bounds; mend it, or raise NoSolution"),
+    "raises": ("degenerate clouds", "source empty: IndexError: index 3 is out of bounds; fix it, or raise NoSolution"),
     "silent": ("degenerate clouds", "NoSolution has no text"),
     "mutates": ("input unchanged", "register changes the source; work on a copy"),
     "clock": ("determinism", "two calls with the same seed differ; draw from self.rng"),
@@ -94,28 +95,27 @@ def faulty(tmp_path_factory):
 @pytest.mark.parametrize("how", EXPECTED)
 def test_each_fault_is_found_by_its_check_and_tells_the_mend(faulty, how):
     check, says = EXPECTED[how]
-    reply = run_check(build(f"faulty_{how}", faulty), check)
-    assert reply.status == "failed" and says in reply.message
+    with pytest.raises(CheckFailed, match=re.escape(says)):
+        CHECKS[check](build(f"faulty_{how}", faulty))
 
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_method_without_a_fault_is_well(faulty, check):
-    reply = run_check(build("faulty_fine", faulty), check)
-    assert reply.status == "ok", reply.message
+    CHECKS[check](build("faulty_fine", faulty))
 
 
 def test_a_crash_is_one_failed_check_and_the_others_go_on(faulty, capsys):
     assert main.main(["check", "faulty_exits", "--plugins", str(faulty)]) == 1
     out = capsys.readouterr().out
     assert "FAIL  degenerate clouds    the process ended with exit code 4; find the call" in out
-    assert out.count("ok  ") == len(CHECKS) - 1 and "1 of 13 checks fail" in out
+    assert out.count("ok  ") == len(CHECKS) - 1 and "1 of 13 checks failed" in out
 
 
 def test_a_slow_method_ends_in_time_and_is_told_so(faulty, capsys, monkeypatch):
     monkeypatch.setattr("bench.conformance.command.BUDGET_S", 1.0)
     assert main.main(["check", "faulty_slow", "--plugins", str(faulty)]) == 1
     out = capsys.readouterr().out
-    assert "no answer within" in out and "are not reached within 1 s: a call takes long" in out
+    assert "no answer within" in out and "did not run within 1 s: a call takes long" in out
 
 
 def test_what_new_writes_conforms(tmp_path, monkeypatch, capsys):
@@ -123,7 +123,7 @@ def test_what_new_writes_conforms(tmp_path, monkeypatch, capsys):
     assert main.main(["new", "my_idea", "--plugins", "mine"]) == 0
     assert "bench.py check my_idea --plugins mine" in capsys.readouterr().out
     assert main.main(["check", "my_idea", "--plugins", "mine"]) == 0
-    assert "all 13 checks are well" in capsys.readouterr().out
+    assert "13 checks passed" in capsys.readouterr().out
     ran = subprocess.run([sys.executable, "-m", "pytest", "-q", str(tmp_path / "mine")], cwd=ROOT, capture_output=True)
     assert ran.returncode == 0, ran.stdout
     assert main.main(["new", "my_idea", "--plugins", "mine"]) == 2

@@ -85,7 +85,7 @@ def test_calls_that_follow_each_other_get_their_own_answers(picky):
     for first, reply in found:
         assert reply.status == ends.get(first, "ok")
         if reply.status == "ok":
-            assert reply["pose"][:3, 3].tolist() == [first] * 3
+            assert reply.pairs[0].pose[:3, 3].tolist() == [first] * 3
 
 
 def test_the_next_call_is_sent_while_the_method_works_on_a_brief_one(picky, monkeypatch):
@@ -112,7 +112,7 @@ def test_replies_that_nobody_waits_for_are_not_taken_for_others(picky):
     next(replies), next(replies)
     replies.close()
     first, call = next(calls(9))
-    assert picky.ask(call)["pose"][0, 3] == first
+    assert picky.call(call).pairs[0].pose[0, 3] == first
 
 
 def test_broken_input_comes_after_the_replies_before_it(picky):

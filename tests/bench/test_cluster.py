@@ -67,6 +67,6 @@ def test_a_run_survives_a_killed_worker_and_equals_a_local_one(cluster, tmp_path
 )
 def test_a_scheduler_that_is_not_there_is_one_line(flags, says, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("bench.execution.executor.CONNECT_S", 1)
+    monkeypatch.setattr("bench.execution.executor.CONNECT_TIMEOUT_S", 1)
     assert main.main([*ASKED, "--timing-rounds", "0", "--out", "x", *flags]) == 2
     assert says in capsys.readouterr().err

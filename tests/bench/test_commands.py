@@ -195,7 +195,7 @@ HEAVY = {"torch", "open3d", "pandas", "matplotlib", "plotly", "h5py", "trimesh",
 @pytest.mark.parametrize(("asked", "without"), [("['--help']", {*HEAVY, "numpy", "scipy"}), ("['list']", HEAVY)])
 def test_what_everybody_begins_with_loads_no_large_library(asked, without):
     """What they cost is measured by performance/harness.py; here is why they stay that cheap."""
-    code = f"import sys, contextlib\nfrom bench import cli\nwith contextlib.suppress(SystemExit): cli.main({asked})\n"
+    code = f"import sys, contextlib\nfrom bench.cli import main\nwith contextlib.suppress(SystemExit): main.main({asked})\n"
     code += "print(*{name.split('.')[0] for name in sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert not without & set(done.stdout.splitlines()[-1].split())

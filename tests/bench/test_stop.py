@@ -17,7 +17,7 @@ import pytest
 from bench.execution import pool_worker
 from bench.isolation import interrupt
 from bench.isolation.process import PIPELINE_BELOW_S, ROOT, MethodProcess
-from bench.isolation.protocol import Limits, MethodSetup
+from bench.isolation.protocol import Limits, MethodSetup, PairReply, Reply
 from bench.planning.tasks import (
     BATCHES_PER_WORKER,
     PROBLEMS_PER_BATCH,
@@ -28,6 +28,7 @@ from bench.planning.tasks import (
 )
 from common.errors import InputError
 from datasets.problems import Problem, ProblemKey
+from datasets.registry import DataRegistry
 from methods.core.registry import MethodSpec
 from tests.bench.test_run import PLUGINS, _count
 
@@ -139,11 +140,10 @@ class Asked(MethodProcess):
         super().__init__(MethodSetup(MethodSpec("m"), "d"), Limits(600, 8))
         self.clock = clock
 
-    def _call(self, messages, patience):
-        n = len(messages[0].get("sources", [0]))
+    def _call(self, requests, timeout):
+        n = len(requests[0].sources)
         self.clock.now += self.clock.call * n
-        answer = {"status": "ok", "pose": np.eye(4)}
-        return {**answer, "answers": [answer] * n, "time_ms": 1e3 * self.clock.call * n}
+        return Reply(pairs=[PairReply(pose=np.eye(4))] * n, time_ms=1e3 * self.clock.call * n)
 
 
 @pytest.fixture
@@ -158,16 +158,16 @@ def clock(monkeypatch):
 
     made, cloud = Clock(), np.zeros((10, 3), np.float32)
     monkeypatch.setattr(pool_worker, "time", made)
-    monkeypatch.setattr(pool_worker, "draw", lambda key, *_: Problem(key, cloud, cloud, np.eye(4), np.eye(4), {}))
+    monkeypatch.setattr(ProblemGroup, "problem", lambda _, key: Problem(key, cloud, cloud, np.eye(4), np.eye(4), {}))
     monkeypatch.setattr(pool_worker, "_process_for", lambda *_: Asked(made))
-    monkeypatch.setattr(interrupt, "listen", lambda: None)
+    monkeypatch.setattr(interrupt, "install_handler", lambda: None)
     return made
 
 
 def piece(n=PROBLEMS_PER_TASK, batch=1):
     keys = tuple(ProblemKey("d", "noisy", 10, i) for i in range(n))
-    cell = ProblemGroup("d", "noisy", 10, 10, "d", keys)
-    return Task(MethodSetup(MethodSpec("m"), "d"), cell, keys, Limits(600, 8), "", batch=batch)
+    group = ProblemGroup(DataRegistry.at().spec("shapes40"), "noisy", 10, 10, "d", keys)
+    return Task(MethodSetup(MethodSpec("m"), "d"), group, keys, Limits(600, 8), batch=batch)
 
 
 def solved(*load):
@@ -205,14 +205,14 @@ def test_the_pieces_of_a_load_share_the_patience_and_each_outcome_comes_with_its
 
 @pytest.mark.parametrize("call", [0.1, 1.0])
 def test_data_that_break_end_a_load_but_lose_nothing_finished(clock, monkeypatch, call):
-    given = pool_worker.generate_problem
+    usual = ProblemGroup.problem
 
-    def draw(key, *rest):
+    def problem(group, key):
         if key.index == 2:
             raise InputError("shape 2: damaged")
-        return given(key, *rest)
+        return usual(group, key)
 
-    monkeypatch.setattr(pool_worker, "draw", draw)
+    monkeypatch.setattr(ProblemGroup, "problem", problem)
     clock.call = call
     outcomes = solved(piece())
     assert [o.problem for o in outcomes] == [key.id for key in piece().keys[:2]]
@@ -222,14 +222,14 @@ def test_data_that_break_end_a_load_but_lose_nothing_finished(clock, monkeypatch
 
 def test_loads_hold_each_piece_once_and_one_process_and_leave_work_for_all():
     pieces = [
-        Task(MethodSetup(MethodSpec(m), "d"), None, tuple(range(n)), Limits(1, 1), "")
+        Task(MethodSetup(MethodSpec(m), "d"), None, tuple(range(n)), Limits(1, 1))
         for m in "abcdefgh"
         for n in (20, 20, 5)
     ]
     for workers in (1, 2, 100):
         loads = batch_tasks(pieces, workers)
         assert [p for load in loads for p in load] == pieces
-        assert all(len({p.setting for p in load}) == 1 for load in loads)
+        assert all(len({p.setup for p in load}) == 1 for load in loads)
     assert len(batch_tasks(pieces, 1)) < len(pieces) == len(batch_tasks(pieces, 100))
     many = batch_tasks(pieces * 40, 2)
     assert (
@@ -240,7 +240,7 @@ def test_loads_hold_each_piece_once_and_one_process_and_leave_work_for_all():
 
 
 def test_a_worker_that_was_asked_to_stop_takes_no_more(clock, monkeypatch):
-    monkeypatch.setattr(interrupt, "asked", lambda: clock.now >= 3)
+    monkeypatch.setattr(interrupt, "requested", lambda: clock.now >= 3)
     assert len(solved(piece())) == 3
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from bench.cli import main
 from bench.execution import timing
-from bench.execution.timing import drift_note, sentinel_ms
+from bench.execution.timing import sentinel_ms
+from bench.storage.run_json import drift_note
 from tests.bench.test_run import QUICK, _count
 from tests.bench.test_stop import deaf_below, limit, start, wait_until
 
@@ -33,21 +34,21 @@ def watched(tmp_path, monkeypatch):
     """Run two methods of two sizes, timed; what happened, and whether in the thread that times."""
     events = []
 
-    class Watched(timing.Child):
+    class Watched(timing.MethodProcess):
         def _note(self, what):
-            events.append((what, self.setting.method, threading.current_thread() is threading.main_thread()))
+            events.append((what, self.setup.method.text, threading.current_thread() is threading.main_thread()))
 
         def start(self):
             if self.process is None:
                 self._note("start")
             return super().start()
 
-        def ask(self, call):
-            self._note("ask")
-            return super().ask(call)
+        def call(self, request):
+            self._note("call")
+            return super().call(request)
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(timing, "Child", Watched)
+    monkeypatch.setattr(timing, "MethodProcess", Watched)
 
     def run():
         asked = ["--methods", "good", "slow[seconds=0.05]", "--problems", "1", "--conditions", "noisy"]
@@ -65,8 +66,8 @@ def test_all_processes_start_and_warm_up_before_one_is_timed_alone(watched):
     begun = next(i for i, (_, _, alone) in enumerate(events) if alone)
     warm, after = events[:begun], events[begun:]
     assert sorted(m for what, m, _ in warm if what == "start") == ["good", "slow[seconds=0.05]"]
-    assert all(what == "ask" and alone for what, _, alone in after)
-    assert sum(what == "ask" for what, _, _ in warm) == 4 and len(after) == 8, "two methods, two sizes, two rounds"
+    assert all(what == "call" and alone for what, _, alone in after)
+    assert sum(what == "call" for what, _, _ in warm) == 4 and len(after) == 8, "two methods, two sizes, two rounds"
 
 
 def test_a_method_warms_up_no_longer_than_it_may_be_timed(watched, monkeypatch):
@@ -79,7 +80,7 @@ def test_a_method_warms_up_no_longer_than_it_may_be_timed(watched, monkeypatch):
     monkeypatch.setattr(timing.TimingPhase, "__init__", short)
     events, timed = watched()
     slow = [(what, alone) for what, method, alone in events if method.startswith("slow")]
-    assert slow == [("start", False), ("ask", False), ("ask", True)]
+    assert slow == [("start", False), ("call", False), ("call", True)]
     whole = timed[timed.angle_high == 180].groupby(["points", "status"]).ended.sum()
     assert whole.to_dict() == {(60, "ok"): 1}
 

@@ -13,7 +13,9 @@ import pytest
 
 from bench import tuning
 from bench.cli import main
-from bench.isolation.protocol import MethodSetup
+from bench.isolation.protocol import MethodSetup, PairReply, Reply
+from bench.planning.catalog import Catalog
+from bench.storage.outcome import Status
 from common.errors import InputError
 from datasets.problems import ProblemKey, make_problem
 from methods.base import LogUniform
@@ -218,7 +220,9 @@ def test_what_methods_say_may_vary_are_values_that_they_take(place):
 
 
 def request(place, method="dial"):
-    return tuning.TuneRequest(method, "guarded", "clean", 60, 60, 0, 5.0, "guarded_clean", "data", place, "")
+    return tuning.TuneRequest(
+        method, "guarded", "clean", 60, 60, 0, 5.0, "guarded_clean", Catalog.of("data", place), ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -255,20 +259,20 @@ class Fake:
     """A method's process in which `mode` says what happens, and each call counts."""
 
     def __init__(self, problems):
-        self.setting, self.calls = MethodSetup(MethodSpec("m"), "d"), 0
+        self.setup, self.calls = MethodSetup(MethodSpec("m"), "d"), 0
         self.truth = {p.source.tobytes(): p.T_target_source for p in problems}
 
-    def set_up(self, setting):
-        self.setting = setting
+    def set_up(self, setup):
+        self.setup = setup
 
-    def ask(self, call):
+    def call(self, request):
         self.calls += 1
-        (source,) = call.sources
-        mode, pose = self.setting.method.partition("mode=")[2].rstrip("]"), np.array(self.truth[source.tobytes()])
+        (source,) = request.sources
+        mode, pose = self.setup.method.text.partition("mode=")[2].rstrip("]"), np.array(self.truth[source.tobytes()])
         if mode == "fails":
-            return {"status": "timeout", "time_ms": 9.0}
+            return Reply(Status.TIMEOUT, time_ms=9.0)
         pose[0, 3] += {"": 0.3, "near": 0.1, "slow": 0.1, "far": 50.0}[mode]
-        return {"status": "ok", "pose": pose, "time_ms": 5.0 if mode == "slow" else 1.0}
+        return Reply(pairs=[PairReply(pose=pose)], time_ms=5.0 if mode == "slow" else 1.0)
 
 
 @pytest.fixture

@@ -64,8 +64,8 @@ def test_a_method_is_made_of_what_it_imports_of_the_package():
         return {file.removeprefix("methods/") for file in spec(method).source_hashes()}
 
     assert {"deepgmr.py", "base.py", "nn/gmr.py", "nn/rri.py", "native/rri.cc"} <= made("deepgmr")
-    assert {"fgr.py", "_features.py", "icp.py", "_icp.py", "registry.py"} <= made("fgr+icp")
-    assert not {"deepgmr.py", "icp.py", "nn/gmr.py", "registry.py"} & made("fgr")
+    assert {"fgr.py", "geometry/features.py", "icp.py", "geometry/icp.py", "core/chain.py"} <= made("fgr+icp")
+    assert not {"deepgmr.py", "icp.py", "nn/gmr.py", "core/chain.py"} & made("fgr")
     assert all(file.startswith("methods/") for file in spec("deepgmr+icp").source_hashes())
 
 

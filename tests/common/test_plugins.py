@@ -9,7 +9,6 @@ import pytest
 from bench.cli import main
 from common.errors import InputError
 from common.plugins import discover
-from methods.core import registry
 from methods.core.registry import MethodRegistry
 from tests.catalog import build, open_data
 
@@ -38,7 +37,7 @@ def folder(tmp_path):
 def test_a_module_that_does_not_import_is_one_line_and_spares_the_others(folder, capsys, text, says):
     (folder / "broken.py").write_text(text)
     assert "mine" in MethodRegistry(folder).entries and "broken" not in MethodRegistry(folder).entries
-    for ask in (registry.build, lambda name, f: open_data(name, None, f)):
+    for ask in (build, lambda name, f: open_data(name, None, f)):
         with pytest.raises(InputError) as error:
             ask("broken", folder)
         assert (
@@ -60,9 +59,9 @@ def test_a_name_that_is_taken_is_one_line_and_spares_the_others(folder, capsys):
     assert f"{folder}/icp.py: a method named 'icp' exists already (" in out and "  mine " in out
     assert f"{folder}/folder.py: a data set named 'folder' exists already (" in out
     assert build("mine", folder) and open_data("shapes40", None, folder)
-    for build, name in ((registry.build, "icp"), (lambda n, f: open_data(n, None, f), "folder")):
+    for resolve, name in ((build, "icp"), (lambda n, f: open_data(n, None, f), "folder")):
         with pytest.raises(InputError, match=rf"{name}\.py: a .* exists already \(.*{name}\.py\); rename this one"):
-            build(name, folder)
+            resolve(name, folder)
 
 
 def test_a_missing_docstring_is_told_in_the_list(tmp_path, capsys):

@@ -90,6 +90,6 @@ def test_features_that_are_not_coordinates_are_refused() -> None:
 
 
 def test_weights_of_another_method_are_refused() -> None:
-    file = next((Path(training.__file__).parent / "weights").glob("deepgmr_shapes40*"))
+    file = next(training.WEIGHTS.glob("deepgmr_shapes40*"))
     with pytest.raises(InputError, match="'deepgmr', not 'deepgmr_resampled'"):
         DeepGMRResampled(weights=str(file)).setup("cpu", 0, "shapes40")
