@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,13 @@ CONTROL = "not required of a control"
 
 class CheckFailed(Exception):
     """What a method does wrong, and what to do."""
+
+
+@dataclass(frozen=True)
+class CheckRequest:
+    """Request to run a check, by its name in `CHECKS`, in the method's process."""
+
+    name: str
 
 
 def blob(n: int = 200, key: int = 0) -> Array:

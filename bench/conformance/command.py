@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from bench.conformance.checks import CHECKS
-from bench.conformance.server import CheckRequest
+from bench.conformance.checks import CHECKS, CheckRequest
 from bench.isolation.process import MethodProcess
 from bench.isolation.protocol import Limits, MethodSetup
 from bench.planning.config import load_preset

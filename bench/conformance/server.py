@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from bench.conformance.checks import CHECKS, CheckFailed
+from bench.conformance.checks import CHECKS, CheckFailed, CheckRequest
 from bench.isolation.protocol import Reply
 from bench.isolation.server import HANDLERS, serve
 from bench.storage.outcome import Status
 from methods.base import Method
-
-
-@dataclass(frozen=True)
-class CheckRequest:
-    """Run a check by its name in `CHECKS`."""
-
-    name: str
 
 
 def check(method: Method, _device: str, request: CheckRequest) -> Reply:

@@ -77,7 +77,7 @@ EXPECTED = {
     "index": ("point order", "not by their index"),
     "backwards": ("known poses", "maps the target into the source; return its inverse"),
     "scaled": ("rigid output", "not rigid; return T_target_source (4, 4)"),
-    "wild": ("known poses", "no better than doing nothing"),
+    "wild": ("known poses", "no better than the identity"),
     "nodoc": ("docstring and kind", "NoDoc has no docstring: write one sentence"),
     "noinit": ("initial pose", "register can't be given init"),
 }
