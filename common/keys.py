@@ -4,10 +4,41 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+from common import portable
 
 KeyPart = str | int | float | bool | None
+
+
+class Random(np.random.Generator):
+    """A NumPy generator whose uniform and normal numbers, too, are the same bits on every processor.
+
+    `random`, `integers`, `permutation` and `choice` (without weights) are so as they are. NumPy's `normal` uses the C library's
+    logarithm and exponential, and a compiler may fuse the product and the sum of its `uniform`.
+    """
+
+    def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
+        """Numbers low + (high - low) u, with u from `random`; one for each element of the shape that all broadcast to."""
+        if size is None and not (isinstance(low, float | int) and isinstance(high, float | int)):
+            size = np.broadcast_shapes(np.shape(low), np.shape(high)) or None
+        return low + (high - low) * self.random(size)
+
+    def standard_normal(self, size: Any = None) -> Any:  # type: ignore[override]
+        """Normal numbers of a shape, by Box and Muller: n of them take 2 ceil(n / 2) numbers from `random`."""
+        n = int(np.prod(() if size is None else size))
+        u, v = self.random((2, (n + 1) // 2))
+        radius = np.sqrt(-2 * portable.log(1 - u))
+        sine, cosine = portable.sin_cos(2 * np.pi * v)
+        numbers: NDArray[np.float64] = np.concatenate([radius * cosine, radius * sine])[:n]
+        return numbers[0] if size is None else numbers.reshape(size)
+
+    def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
+        """Numbers loc + scale z, with z from `standard_normal`."""
+        return loc + scale * self.standard_normal(size)
 
 
 def digest(*key: KeyPart) -> str:
@@ -20,6 +51,6 @@ def seed_of(*key: KeyPart) -> int:
     return int(digest(*key)[:16], 16) >> 1
 
 
-def rng(*key: KeyPart) -> np.random.Generator:
-    """A NumPy generator for a key, such as `rng("modelnet40", "test", 7, "pose")`."""
-    return np.random.Generator(np.random.PCG64(int(digest(*key), 16)))
+def rng(*key: KeyPart) -> Random:
+    """A generator for a key, such as `rng("modelnet40", "test", 7, "pose")`."""
+    return Random(np.random.PCG64(int(digest(*key), 16)))

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from common import portable
 from common.errors import InputError
 from common.keys import rng as rng_of
 from datasets.download import Archive
@@ -86,7 +87,7 @@ class MeshShape(Shape):
 def triangle_areas(triangles: Points) -> NDArray[np.float64]:
     """Areas (T,) of triangles (T, 3, 3)."""
     cross = np.cross(triangles[:, 1] - triangles[:, 0], triangles[:, 2] - triangles[:, 0])
-    return 0.5 * np.linalg.norm(cross, axis=1)
+    return 0.5 * portable.norm(cross)
 
 
 def sample_triangles(triangles: Points, cumulative: NDArray[np.float64], n: int, rng: np.random.Generator) -> Points:
@@ -101,10 +102,12 @@ def sample_triangles(triangles: Points, cumulative: NDArray[np.float64], n: int,
 def centred_in_unit_sphere(triangles: Points) -> Points:
     """Triangles (T, 3, 3) moved so that the surface's centroid is 0 and scaled so that the farthest vertex is at 1."""
     areas = triangle_areas(triangles)
-    if not areas.sum() > 0:
+    whole = portable.total(areas) if len(areas) else 0.0
+    if not whole > 0:
         raise ValueError("the surface has no area")
-    moved = triangles - np.average(triangles.mean(axis=1), axis=0, weights=areas)
-    return moved / np.linalg.norm(moved, axis=2).max()
+    centres = (triangles[:, 0] + triangles[:, 1] + triangles[:, 2]) / 3
+    moved = triangles - portable.total(areas[:, None] * centres) / whole
+    return moved / portable.norm(moved).max()
 
 
 class Data(ABC):

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from common.keys import digest
 
 Arrays = dict[str, NDArray[Any]]
-_FORM = 1
+_FORM = 2
 """Raised when what is stored changes, so that older entries are not taken for it."""
 _STAMP = "stamp.json"
 

@@ -9,10 +9,10 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from common import specs
+from common import portable, specs
 from common.errors import InputError, unknown
 from datasets.base import NotEnoughPoints, Shape
-from datasets.poses import Matrix, move
+from datasets.poses import Matrix, move, rotate
 from datasets.visibility import overlap, visible_on_grid, visible_points
 
 Cloud = NDArray[np.float64]
@@ -111,7 +111,7 @@ class Outliers(Noisy):
         """Noise, then outliers uniform in the cube [-1, 1]³ about the cloud's centroid, at random places in the order."""
         noisy = super().disturb(cloud, rng)
         rows = rng.permutation(len(cloud))[: round(self.fraction * len(cloud))]
-        noisy[rows] = cloud.mean(axis=0) + rng.uniform(-1, 1, (len(rows), 3))
+        noisy[rows] = portable.mean(cloud) + rng.uniform(-1, 1, (len(rows), 3))
         return noisy
 
 
@@ -165,7 +165,8 @@ class Partial(Noisy):
         dense = shape.samples(DENSE, 2, rng) if self.visibility == "grid" else shape.samples(2 * points, 1, rng) * 2
         see = visible_on_grid if self.visibility == "grid" else visible_points
         seen = [
-            cloud[see(cloud @ pose[:3, :3].T)] for cloud, pose in zip(dense, (source_pose, target_pose), strict=True)
+            cloud[see(rotate(pose[:3, :3], cloud))]
+            for cloud, pose in zip(dense, (source_pose, target_pose), strict=True)
         ]
         source, target = (rng.permutation(s)[:points] for s in seen)
         moved = move(source_pose, source), move(target_pose, target)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from common import portable
 from common.errors import InputError
 from datasets.base import DataSet, MeshShape, PointShape, Shape, centred_in_unit_sphere
 from datasets.cache import Arrays, cached
@@ -129,8 +130,8 @@ class Folder(DataSet):
         if found.triangles is not None:
             scaled = centred_in_unit_sphere(found.triangles)
             return Geometry(found.points, scaled if self.unit else found.triangles)
-        moved = found.points - found.points.mean(axis=0)
-        radius = np.linalg.norm(moved, axis=1).max()
+        moved = found.points - portable.mean(found.points)
+        radius = portable.norm(moved).max()
         if not radius > 0:
             raise MalformedFile("all its points are the same")
         return Geometry(moved / radius if self.unit else found.points)

@@ -111,7 +111,7 @@ def _seen(found: Geometry) -> Geometry:
     if found.triangles is not None:
         return found
     unseen = np.isnan(found.points).all(axis=1)
-    return Geometry(found.points[~unseen], unseen=int(unseen.sum())) if unseen.any() else found
+    return Geometry(found.points[~unseen], unseen=int(np.count_nonzero(unseen))) if unseen.any() else found
 
 
 def _checked(found: Geometry) -> Geometry:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from common import portable
 from common.errors import InputError
 from common.keys import rng
 from datasets.base import DataSet, PointShape
@@ -163,5 +164,5 @@ def thinned(scan: Geometry, number: int) -> NDArray[np.float64]:
 
 def centred(points: NDArray[np.float64]) -> NDArray[np.float64]:
     """Points (N, 3) about their centroid."""
-    moved: NDArray[np.float64] = points - points.mean(axis=0)
+    moved: NDArray[np.float64] = points - portable.mean(points)
     return moved

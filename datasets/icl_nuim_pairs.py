@@ -5,13 +5,11 @@ from __future__ import annotations
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
-
 from common.errors import InputError
 from datasets.cache import Arrays, cached
 from datasets.formats import read_all
 from datasets.icl_nuim import IclNuim, numbered, read_depth, thinned
-from datasets.poses import Matrix
+from datasets.poses import Matrix, quaternion_pose
 from datasets.scans import PosedScans, posed
 
 
@@ -59,15 +57,11 @@ def read_trajectory(file: Path) -> dict[int, Matrix]:
     Raises:
         InputError: a line is not whole.
     """
-    from scipy.spatial.transform import Rotation
-
     found: dict[int, Matrix] = {}
     for number, line in enumerate(file.read_text(errors="replace").splitlines(), 1):
         try:
             frame, *numbers = map(float, line.split())
-            T = np.eye(4)
-            T[:3, :3] = Rotation.from_quat(numbers[3:]).as_matrix()
-            T[:3, 3] = numbers[:3]
+            T = quaternion_pose(numbers)
         except ValueError as error:
             raise InputError(f"{file}: line {number} is not 'frame tx ty tz qx qy qz qw'; copy it again") from error
         found[int(frame)] = T

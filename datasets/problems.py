@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from common import portable
 from common.errors import InputError
 from common.keys import rng as rng_of
 from common.keys import seed_of
@@ -107,7 +108,7 @@ def _real_problem(dataset: PairSet, key: ProblemKey) -> Problem:
         "object": pair.name,
         "category": pair.scene,
         "angle_deg": angle_deg(T[:3, :3]),
-        "translation": float(np.linalg.norm(T[:3, 3])),
+        "translation": float(portable.norm(T[:3, 3])),
         "overlap": pair.overlap,
         "symmetry": pair.symmetry,
     }
@@ -129,21 +130,22 @@ def _posed_problem(dataset: DataSet, key: ProblemKey) -> Problem:
     made = condition(key.condition)
     labels = labels_allowed(made, key.split, len(dataset.categories))
     shape = dataset.shape(key.split, dataset.pick(key.split, key.index, key.seed, labels))
-    stem = (key.dataset, key.split, key.sampler, *key.angles, key.seed, key.index)
+    low, high = map(float, key.angles)
+    stem = (key.dataset, key.split, key.sampler, low, high, key.seed, key.index)
     draw = rng_of("pose", *stem)
     T, A = sample_pose(key.sampler, draw, *key.angles), np.eye(4)
     A[:3, :3] = haar(draw)
-    clouds = made.make(shape, key.points, A, T @ A, rng_of("clouds", *stem, key.condition, key.points))
+    clouds = made.make(shape, key.points, A, portable.product(T, A), rng_of("clouds", *stem, key.condition, key.points))
     source, target = (np.ascontiguousarray(c, dtype=np.float32) for c in (clouds.source, clouds.target))
     tags = {
         "object": shape.name,
         "category": shape.category,
         "angle_deg": angle_deg(T[:3, :3]),
-        "translation": float(np.linalg.norm(T[:3, 3])),
+        "translation": float(portable.norm(T[:3, 3])),
         "overlap": clouds.overlap,
         "symmetry": shape.symmetry,
     }
-    return Problem(key, source, target, T, A @ shape.symmetry_frame, tags)
+    return Problem(key, source, target, T, portable.product(A, shape.symmetry_frame), tags)
 
 
 def call_seed(problem: Problem, method: str, repeat: int) -> int:

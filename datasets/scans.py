@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from common import portable
 from common.errors import InputError
 from common.keys import rng
 from datasets.base import Pair, PairSet
 from datasets.cache import Arrays
 from datasets.formats import bad_remark
-from datasets.poses import Matrix, move
+from datasets.poses import Matrix, inverse, move
 
 SAMPLE = 1000
 """Points of the source that an overlap is estimated on: its standard error is at most 0.016."""
@@ -54,7 +55,7 @@ def overlaps(
             points = cloud(source)
             some = points[np.sort(rng("overlap", len(points)).permutation(len(points))[:SAMPLE])]
             distance, _ = tree.query(move(T, some), distance_upper_bound=near)
-            found.append(float(np.isfinite(distance).mean()))
+            found.append(np.count_nonzero(np.isfinite(distance)) / len(some))
     return np.array(found)
 
 
@@ -67,8 +68,8 @@ def check_rigid(T: NDArray[Any], where: str) -> None:
     T = np.asarray(T, dtype=np.float64).reshape(-1, 4, 4)
     R = T[:, :3, :3]
     with np.errstate(all="ignore"):
-        square = np.abs(np.swapaxes(R, 1, 2) @ R - np.eye(3)).max(axis=(1, 2)) < 1e-3
-        good = square & (np.linalg.det(np.nan_to_num(R)) > 0) & (T[:, 3] == (0, 0, 0, 1)).all(axis=1)
+        square = np.abs(portable.product(np.swapaxes(R, 1, 2), R) - np.eye(3)).max(axis=(1, 2)) < 1e-3
+        good = square & (portable.dot(np.cross(R[:, 0], R[:, 1]), R[:, 2]) > 0) & (T[:, 3] == (0, 0, 0, 1)).all(axis=1)
         good &= np.isfinite(T).all(axis=(1, 2))
     if not good.all():
         row = int(np.argmin(good))
@@ -105,7 +106,7 @@ class PosedScans(PairSet):
         group, k = self._rows[row]
         arrays = self.groups[group]
         target, source = arrays["pairs"][k]
-        T = np.linalg.inv(arrays["poses"][target]) @ arrays["poses"][source]
+        T = portable.product(inverse(arrays["poses"][target]), arrays["poses"][source])
         name = f"{group}/{arrays['names'][source]}-{arrays['names'][target]}"
         clouds = unpacked(arrays, source), unpacked(arrays, target)
         return Pair(name, group, *clouds, T, float(arrays["overlap"][k]))
@@ -144,7 +145,7 @@ def posed(clouds: Mapping[str, NDArray[Any]], poses: Mapping[str, Matrix], near:
     """
     pairs = list(combinations(range(len(clouds)), 2))
     frames, held = [poses[name] for name in clouds], list(clouds.values())
-    between = [np.linalg.inv(frames[target]) @ frames[source] for target, source in pairs]
+    between = [portable.product(inverse(frames[target]), frames[source]) for target, source in pairs]
     return {
         **packed(held),
         "names": np.array(list(clouds)),

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from common import portable
 from common.errors import InputError
 from datasets.cache import Arrays, cached
 from datasets.formats import read_all
-from datasets.poses import Matrix, move
+from datasets.poses import Matrix, move, quaternion_pose
 from datasets.scans import PosedScans, posed
 
 
@@ -60,9 +61,10 @@ class Stanford(PosedScans):
         geometries, bad = read_all(poses, self.skip_bad)
         scans = {file: g.points for file, g in zip(poses, geometries, strict=True) if g is not None}
         world = np.concatenate([move(poses[file], points) for file, points in scans.items()])
-        radius = float(np.linalg.norm(world - (world.min(axis=0) + world.max(axis=0)) / 2, axis=1).max())
-        scale = np.diag([1 / radius] * 3 + [1.0])
-        frames = {file.stem: scale @ poses[file] @ np.linalg.inv(scale) for file in scans}
+        radius = float(portable.norm(world - (world.min(axis=0) + world.max(axis=0)) / 2).max())
+        shrunk = np.ones((4, 4))
+        shrunk[:3, 3] = radius
+        frames = {file.stem: poses[file] / shrunk for file in scans}
         return posed({file.stem: points / radius for file, points in scans.items()}, frames, self.near, bad)
 
 
@@ -75,8 +77,6 @@ def read_conf(file: Path) -> dict[str, Matrix]:
     Raises:
         InputError: a line is not whole, or there is none.
     """
-    from scipy.spatial.transform import Rotation
-
     found: dict[str, Matrix] = {}
     for line in file.read_text(errors="replace").splitlines():
         words = line.split()
@@ -84,9 +84,8 @@ def read_conf(file: Path) -> dict[str, Matrix]:
             continue
         try:
             name, *numbers = words[1:]
-            T = np.eye(4)
-            T[:3, :3] = Rotation.from_quat([float(n) for n in numbers[3:]]).as_matrix().T
-            T[:3, 3] = [float(n) for n in numbers[:3]]
+            T = quaternion_pose([float(n) for n in numbers])
+            T[:3, :3] = T[:3, :3].T.copy()
         except ValueError as error:
             raise InputError(f"{file}: '{line[:60]}' is not 'bmesh name tx ty tz qx qy qz qw'; mend it") from error
         found[name] = T

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from common import portable
+
 GRID, HALF_WIDTH = 200, 1.0
 """Cells along each side, and half the side: the grid of the DeepGMR supplement is 200 x 200 of size 2 x 2."""
 
@@ -28,17 +30,17 @@ def visible_on_grid(cloud: NDArray[Any]) -> NDArray[np.intp]:
     return np.sort(nearest[nearest >= 0])
 
 
-def visible_points(cloud: NDArray[Any], distance: float = 100.0, power: float = 4.0) -> NDArray[np.intp]:
+def visible_points(cloud: NDArray[Any], distance: float = 100.0, radius: float = 1e4) -> NDArray[np.intp]:
     """Rows of the points (P, 3) not hidden from a camera at -z far away, by hidden-point removal (Katz et al. 2007).
 
-    Points are flipped about a sphere of radius 10^power times the largest distance to the camera; those on the convex hull
+    Points are flipped about a sphere of `radius` times the largest distance to the camera; those on the convex hull
     of the flipped points and the camera are visible. A camera 100 units away stands in for an orthographic one.
     """
     from scipy.spatial import ConvexHull, QhullError
 
     seen = cloud + np.array([0.0, 0.0, distance])
-    norms = np.linalg.norm(seen, axis=1, keepdims=True)
-    flipped = seen + 2 * (norms.max() * 10**power - norms) * seen / norms
+    norms = portable.norm(seen)[:, None]
+    flipped = seen + 2 * (norms.max() * radius - norms) * seen / norms
     try:
         hull = ConvexHull(np.vstack([flipped, np.zeros(3)])).vertices
     except QhullError:  # flat or nearly empty: nothing hides anything
@@ -51,4 +53,4 @@ def overlap(source: NDArray[Any], target: NDArray[Any], near: float = NEAR) -> f
     from scipy.spatial import cKDTree
 
     distance, _ = cKDTree(target).query(source, distance_upper_bound=near)
-    return float(np.isfinite(distance).mean())
+    return np.count_nonzero(np.isfinite(distance)) / len(source)

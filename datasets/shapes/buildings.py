@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from common import portable
 from datasets.shapes.primitives import (
     Array,
     LabelledMesh,
@@ -22,6 +23,7 @@ from datasets.shapes.primitives import (
     join,
     loft,
     move,
+    on_circle,
     one_of,
     oval,
     prism,
@@ -104,13 +106,13 @@ def _spiral(rng: Random) -> LabelledMesh:
     step = rng.uniform(0.3, 0.5)
     at = np.arange(n) - (n - 1) / 2
     edge = np.array([-0.55, -0.18, 0.18, 0.55]) * step
-    wedge = np.concatenate([[[0.04, 0.0]], reach * np.stack([np.cos(edge), np.sin(edge)], axis=1)])
+    wedge = np.concatenate([[[0.04, 0.0]], reach * on_circle(edge)])
     steps = join(*(turn(prism(wedge, i * rise - 0.025, i * rise + 0.025), "z", i * step) for i in at))
     half = n * rise / 2 + rng.uniform(0, 0.1)
     pole = disc(0.06, -half, half)
     if chance(rng, 0.5):
         return join(steps, pole), "C2x"
-    foot = columns(0.95 * reach * np.cos(at * step), 0.95 * reach * np.sin(at * step), at * rise)
+    foot = columns(*(0.95 * reach * on_circle(at * step)).T, at * rise)
     high = move(foot, z=rng.uniform(0.6, 0.9))
     return join(steps, pole, rods(foot, high, 0.012), rods(high[:-1], high[1:], 0.025)), "C1"
 
@@ -184,7 +186,8 @@ def _pleats(rng: Random, x: float, high: float) -> LabelledMesh:
     folds, deep = int(rng.integers(5, 12)), rng.uniform(0.03, 0.07)
     u = np.linspace(-1, 1, 16 * folds + 1)
     odd = chance(rng, 0.5)
-    y = deep * (np.sin if odd else np.cos)(folds * np.pi * u)
+    sine, cosine = portable.sin_cos(folds * np.pi * u)
+    y = deep * (sine if odd else cosine)
     grid = np.stack([columns(x * u, y, z) for z in (-high / 2, high / 2)])
     return sheet(grid), "C2" if odd else "C2y"
 
@@ -195,8 +198,9 @@ def _cloth(rng: Random, start: float, stop: float, high: float, tied: bool) -> M
     s = np.linspace(0, 1, 11)[:, None]
     waves = rng.uniform(4, 9) * np.array([1.0, 0.6, 1.7])
     phase, size = rng.uniform(0, 2 * np.pi, 3), rng.uniform(0.3, 1.0, 3) * 0.035
-    y = (size * np.sin(2 * np.pi * waves * u[:, None] + phase)).sum(axis=1) * (0.6 + 0.6 * s)
-    squeeze = 1 - (0.7 * np.exp(-(((s - 0.62) / 0.22) ** 2)) if tied else rng.uniform(-0.05, 0.1) * s)
+    y = portable.dot(size, portable.sin_cos(2 * np.pi * waves * u[:, None] + phase)[0]) * (0.6 + 0.6 * s)
+    waist = (s - 0.62) / 0.22
+    squeeze = 1 - (0.7 * portable.exp(-waist * waist) if tied else rng.uniform(-0.05, 0.1) * s)
     x = stop - (stop - start) * squeeze * (1 - u)
     return sheet(np.stack(np.broadcast_arrays(x, y, -high * s), axis=-1))
 
@@ -204,8 +208,8 @@ def _cloth(rng: Random, start: float, stop: float, high: float, tied: bool) -> M
 def _valance(rng: Random, x: float, high: float) -> Mesh:
     """A short strip of cloth with a scalloped edge in front of the rod."""
     u = np.linspace(-1, 1, 49)
-    drop = rng.uniform(0.1, 0.2) * high * (0.8 + 0.2 * np.abs(np.sin(1.5 * np.pi * u)))
-    y = -0.08 + 0.015 * np.sin(14 * np.pi * u)
+    drop = rng.uniform(0.1, 0.2) * high * (0.8 + 0.2 * np.abs(portable.sin_cos(1.5 * np.pi * u)[0]))
+    y = -0.08 + 0.015 * portable.sin_cos(14 * np.pi * u)[0]
     return sheet(np.stack([columns(x * u, y, 0.03), columns(x * u, y, -drop)]))
 
 
@@ -265,7 +269,7 @@ def _dome_tent(rng: Random) -> LabelledMesh:
     """A dome over a polygon, its poles standing out as ribs; a porch ends its symmetry."""
     sides, radius, high = one_of(rng, 4, 6, 8), rng.uniform(0.8, 1.1), rng.uniform(0.6, 0.9)
     t = np.linspace(0, np.pi / 2, 9)
-    profile = np.stack([radius * np.cos(t), high * np.sin(t)], axis=1)
+    profile = on_circle(t) * np.array([radius, high])
     skin = revolve([(0, 0), *profile], sides)
     rib = tube(np.stack([1.01 * profile[:, 0], 0 * t, 1.01 * profile[:, 1]], axis=1), 0.02, n=6)
     dome = join(skin, around(rib, sides))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from common import portable
 from datasets.shapes.primitives import (
     LabelledMesh,
     Mesh,
@@ -53,7 +54,7 @@ def keyboard(rng: Random) -> LabelledMesh:
     body = np.array(
         [[(x, y, z) for y, top in ends for z in ((0, top) if y < 0 else (top, 0))] for x in (-edge, right + edge)]
     )
-    tilt = np.arctan2(rise, back + 2 * edge)
+    tilt = portable.arctan2(rise, back + 2 * edge)
     return join(loft(body), move(turn(join(*blocks), "x", tilt), z=0.012 + rise * edge / back)), "C1"
 
 
@@ -112,7 +113,8 @@ def radio(rng: Random) -> LabelledMesh:
         arch = rounded([(-0.8 * x, 0, z), (-0.75 * x, 0, 1.6 * z), (0.75 * x, 0, 1.6 * z), (0.8 * x, 0, z)])
         parts.append(tube(arch, 0.012))
     long, lean = rng.uniform(0.25, 0.5), rng.uniform(-0.3, 1.2)
-    tip = np.array([0.9 * x - long * np.sin(lean), 0.7 * y, z + long * np.cos(lean)])
+    sine, cosine = portable.sin_cos(lean)
+    tip = np.array([0.9 * x - long * sine, 0.7 * y, z + long * cosine])
     return join(*parts, rods([0.9 * x, 0.7 * y, z], tip, 0.005)), "C1"
 
 
@@ -143,8 +145,8 @@ def _x_slab(rng: Random) -> tuple[Mesh, str, float]:
     """The first console: a heavy slab with an X across its top and a round badge."""
     x, y, z = rng.uniform(0.15, 0.18), rng.uniform(0.12, 0.15), rng.uniform(0.08, 0.11)
     sections = stack(oval(x, y, 0.1, n=24), [(1, 0), (0.94, 0.45 * z), (1, 0.9 * z), (0.96, z)])
-    angle = np.arctan2(y, x)
-    bar = box((-0.9 * np.hypot(x, y), 0.9 * np.hypot(x, y)), (-0.02, 0.02), (z - 0.005, z + 0.012))
+    angle, long = portable.arctan2(y, x), 0.9 * float(portable.norm(np.array([x, y])))
+    bar = box((-long, long), (-0.02, 0.02), (z - 0.005, z + 0.012))
     front = box((-0.8 * x, 0.4 * x), (-y - 0.006, -0.9 * y), (0.6 * z, 0.75 * z))
     badge = revolve([(0.04, z), (0.04, z + 0.016), (0.03, z + 0.022), (0, z + 0.024)], 24)
     ports = boxes(
@@ -173,7 +175,7 @@ def _waisted(rng: Random) -> tuple[Mesh, str, float]:
     """A standing console whose sides curve inwards, with a tray and a round button in front."""
     x, y, z = rng.uniform(0.04, 0.05), rng.uniform(0.12, 0.14), rng.uniform(0.14, 0.17)
     t = np.linspace(-1, 1, 9)
-    sections = stack(oval(x, y, 0.15, n=24), np.stack([0.75 + 0.25 * t**2, z + z * t], axis=1))
+    sections = stack(oval(x, y, 0.15, n=24), np.stack([0.75 + 0.25 * t * t, z + z * t], axis=1))
     sections[..., 1] = y * np.sign(sections[..., 1]) * (np.abs(sections[..., 1]) / np.abs(sections[..., 1]).max())
     tray = box((-0.01, 0.01), (-y - 0.008, -0.9 * y), (0.9 * z, 1.8 * z))
     button = move(turn(disc(0.016, 0, 0.01, 16), "x", np.pi / 2), y=-y, z=0.35 * z)

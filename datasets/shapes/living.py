@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from common import portable
 from datasets.shapes.primitives import (
     Array,
     LabelledMesh,
@@ -23,6 +24,7 @@ from datasets.shapes.primitives import (
     rods,
     stack,
     tube,
+    unit,
 )
 
 
@@ -30,10 +32,11 @@ def leaves(start: Array, heading: Array, slope: Array, length: Array, width: Arr
     """Thin leaves that leave `start` (n, 3) at angles `heading` (about z) and `slope` (above the ground), all (n,), and droop."""
     t = np.linspace(0.0, 1.0, 7)
     along = t * length[:, None]
-    flat, rise = along * np.cos(slope)[:, None], along * np.sin(slope)[:, None] - droop[:, None] * along * t
-    middle = start[:, None] + columns(flat * np.cos(heading)[:, None], flat * np.sin(heading)[:, None], rise)
-    half = width[:, None] / 2 * np.sin(np.pi * (0.04 + 0.96 * t)) ** 0.7
-    side = columns(-half * np.sin(heading)[:, None], half * np.cos(heading)[:, None], 0.25 * half)
+    (up, out), (sine, cosine) = (portable.sin_cos(angle[:, None]) for angle in (slope, heading))
+    flat, rise = along * out, along * up - droop[:, None] * along * t
+    middle = start[:, None] + columns(flat * cosine, flat * sine, rise)
+    half = width[:, None] / 2 * portable.power(portable.sin_cos(np.pi * (0.04 + 0.96 * t))[0], 0.7)
+    side = columns(-half * sine, half * cosine, 0.25 * half)
     left, right = middle + side, middle + side * np.array([-1, -1, 1])
     strip = np.stack([left, middle, right], axis=2)
     a, b, c, d = strip[:, :-1, :-1], strip[:, 1:, :-1], strip[:, 1:, 1:], strip[:, :-1, 1:]
@@ -74,9 +77,8 @@ def _bush(rng: Random, floor: float) -> Mesh:
     n = int(rng.integers(16, 34))
     heading, slope, length = rng.uniform(0, 2 * np.pi, n), rng.uniform(0.5, 1.45, n), rng.uniform(0.2, 0.6, n)
     foot = np.tile([0.0, 0.0, floor], (n, 1))
-    tip = foot + length[:, None] * columns(
-        np.cos(heading) * np.cos(slope), np.sin(heading) * np.cos(slope), np.sin(slope)
-    )
+    (up, out), (sine, cosine) = portable.sin_cos(slope), portable.sin_cos(heading)
+    tip = foot + length[:, None] * columns(cosine * out, sine * out, up)
     blades = leaves(
         tip, heading, slope - 0.6, rng.uniform(0.15, 0.3, n), rng.uniform(0.1, 0.18, n), rng.uniform(0.1, 0.6, n)
     )
@@ -87,7 +89,7 @@ def _palm(rng: Random, floor: float) -> Mesh:
     """A slightly bent trunk with long drooping leaves."""
     top, bend, n = floor + rng.uniform(0.4, 0.9), rng.uniform(0.03, 0.15), int(rng.integers(9, 18))
     t = np.linspace(0, 1, 6)
-    trunk = tube(np.stack([bend * t**2, 0 * t, floor + (top - floor) * t], axis=1), np.linspace(0.035, 0.02, 6))
+    trunk = tube(np.stack([bend * t * t, 0 * t, floor + (top - floor) * t], axis=1), np.linspace(0.035, 0.02, 6))
     fronds = leaves(np.tile([bend, 0.0, top], (n, 1)), rng.uniform(0, 2 * np.pi, n), rng.uniform(0.4, 1.3, n),
                     rng.uniform(0.4, 0.7, n), rng.uniform(0.06, 0.11, n), rng.uniform(0.6, 1.2, n))  # fmt: skip
     return join(trunk, fronds)
@@ -176,9 +178,10 @@ def _hands(rng: Random, x: float, z: float, thick: float) -> list[Mesh]:
     for sign in (-1, 1):
         top = np.array([sign * x, 0.0, z])
         swing, lift = rng.uniform(-0.5, 0.8), one_of(rng, 0.15, 0.15, 0.3, 1.5, 2.5)
-        upper = np.array([sign * np.sin(lift), -np.sin(swing) * 0.4, -np.cos(lift)])
-        elbow = top + 0.29 * upper / np.linalg.norm(upper)
+        sine, cosine = portable.sin_cos(lift)
+        upper = np.array([sign * sine, -portable.sin_cos(swing)[0] * 0.4, -cosine])
+        elbow = top + 0.29 * unit(upper)
         lower = move(upper, y=-rng.uniform(0.0, 0.9), z=0.2)
-        hand = elbow + 0.27 * lower / np.linalg.norm(lower)
+        hand = elbow + 0.27 * unit(lower)
         parts += [_limb([top, elbow, hand], thick), ellipsoid(0.035, 0.045, 0.05, hand, n=8)]
     return parts

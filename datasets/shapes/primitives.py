@@ -1,7 +1,7 @@
 """Triangle meshes from a few primitives.
 
 A mesh is its triangles (T, 3, 3) float64. z is up, fronts face -y, lengths are about metres (every shape is scaled later).
-Randomness is drawn with `random`, `uniform` and `integers` only, whose numbers are the same on every machine.
+Everything is computed as `common.portable` says, so that a shape has the same bits on every machine.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from common import portable
+from common.keys import Random as Random  # what the modules of shapes draw with
+
 Array = NDArray[np.float64]
 Mesh = NDArray[np.float64]
 Span = tuple[float, float]
 LabelledMesh = tuple[Mesh, str]
-Random = np.random.Generator
 T = TypeVar("T")
 
 # With 48 sides a unit circle is true to 1 - cos(pi / 48) = 0.002: "Cinf" holds far below the noise of the protocol.
@@ -56,7 +58,7 @@ def turn(mesh: Mesh, axis: str, angle: float) -> Mesh:
     """The mesh turned counter-clockwise about an axis "x", "y" or "z" through the origin; radians."""
     i, j = {"x": (1, 2), "y": (2, 0), "z": (0, 1)}[axis]
     turned = mesh.copy()
-    c, s = np.cos(angle), np.sin(angle)
+    s, c = portable.sin_cos(angle)
     turned[..., i] = c * mesh[..., i] - s * mesh[..., j]
     turned[..., j] = s * mesh[..., i] + c * mesh[..., j]
     return turned
@@ -99,7 +101,7 @@ def sheet(grid: Array) -> Mesh:
 
 def fan(ring: Array, centre: Array | None = None) -> Mesh:
     """The surface from a closed ring of points (n, 3) to a point (by default their mean) that sees all of it."""
-    apex = ring.mean(axis=0) if centre is None else centre
+    apex = portable.mean(ring) if centre is None else centre
     return np.stack([ring, np.roll(ring, -1, axis=0), np.broadcast_to(apex, ring.shape)], axis=1)
 
 
@@ -109,10 +111,31 @@ def loft(sections: Array, caps: bool = True) -> Mesh:
     return join(skin, fan(sections[0]), fan(sections[-1])) if caps else skin
 
 
+def on_circle(angle: Array) -> Array:
+    """Points (n, 2) of the unit circle at angles (n,) in radians."""
+    sine, cosine = portable.sin_cos(angle)
+    return np.stack([cosine, sine], axis=1)
+
+
+def unit(vectors: Array) -> Array:
+    """Vectors (..., 3) divided by their lengths."""
+    return np.asarray(vectors / portable.norm(vectors)[..., None])
+
+
+def plane_normal(points: Array) -> Array:
+    """The unit normal (3,) of the plane of points (k, 3); of points on a line, one of the directions across it."""
+    away = points - points[0]
+    span = away[np.argmax(portable.dot(away, away))]
+    across = np.cross(span, away)
+    normal = across[np.argmax(portable.dot(across, across))]
+    if portable.norm(normal) < 1e-9 * portable.dot(span, span):
+        normal = np.cross(span, np.eye(3)[np.argmin(np.abs(span))])
+    return unit(normal)
+
+
 @lru_cache(maxsize=64)
 def _circle(n: int) -> Array:
-    angle = 2 * np.pi * np.arange(n) / n
-    ring = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    ring = on_circle(2 * np.pi * np.arange(n) / n)
     ring.setflags(write=False)
     return ring
 
@@ -120,7 +143,7 @@ def _circle(n: int) -> Array:
 def oval(x: float = 1.0, y: float = 1.0, power: float = 1.0, n: int = SIDES) -> Array:
     """An outline (n, 2) with half axes x and y: an ellipse, and the nearer `power` is to 0 the more a rectangle."""
     ring = _circle(n)
-    shaped = ring if power == 1.0 else np.sign(ring) * np.abs(ring) ** power
+    shaped = ring if power == 1.0 else np.sign(ring) * portable.power(np.abs(ring), power)
     return np.asarray(shaped * np.array([x, y]))
 
 
@@ -179,17 +202,16 @@ def prism(outline: Array, low: float, high: float) -> Mesh:
 def ellipsoid(x: float, y: float, z: float, centre: ArrayLike = (0, 0, 0), n: int = 16) -> Mesh:
     """An ellipsoid with half axes x, y, z and n sides about z (n a multiple of 4)."""
     angle = np.linspace(-np.pi / 2, np.pi / 2, n // 2 + 1)
-    ball = revolve(np.stack([np.cos(angle), np.sin(angle)], axis=1), n)
+    ball = revolve(on_circle(angle), n)
     return np.asarray(ball * np.array([x, y, z]) + np.asarray(centre, dtype=np.float64))
 
 
 def rods(start: ArrayLike, end: ArrayLike, radius: ArrayLike, end_radius: ArrayLike | None = None, n: int = 8) -> Mesh:
     """Straight round rods between points (k, 3) and (k, 3), open at their ends; radius (k,) or one for all."""
     a, b = np.broadcast_arrays(np.atleast_2d(np.asarray(start, float)), np.atleast_2d(np.asarray(end, float)))
-    along = (b - a) / np.linalg.norm(b - a, axis=1, keepdims=True)
+    along = unit(b - a)
     helper = np.where(np.abs(along[:, :1]) < 0.8, [1.0, 0.0, 0.0], [0.0, 1.0, 0.0])
-    v = np.cross(along, helper)
-    v /= np.linalg.norm(v, axis=1, keepdims=True)
+    v = unit(np.cross(along, helper))
     u = np.cross(v, along)
     ring = _circle(n)[:, 0, None, None] * u + _circle(n)[:, 1, None, None] * v
     first = np.broadcast_to(np.asarray(radius, dtype=np.float64), len(a))[:, None]
@@ -202,9 +224,8 @@ def rods(start: ArrayLike, end: ArrayLike, radius: ArrayLike, end_radius: ArrayL
 def tube(path: ArrayLike, radius: ArrayLike, n: int = 8) -> Mesh:
     """A round tube along a plane path (k, 3), closed at its ends; radius (k,) or one for all."""
     points = np.asarray(path, dtype=np.float64)
-    along = np.gradient(points, axis=0)
-    along /= np.linalg.norm(along, axis=1, keepdims=True)
-    normal = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)[2][-1]
+    along = unit(np.gradient(points, axis=0))
+    normal = plane_normal(points)
     side = np.cross(along, normal)
     ring = _circle(n)
     thick = np.broadcast_to(np.asarray(radius, dtype=np.float64), len(points))[:, None, None]
@@ -214,8 +235,7 @@ def tube(path: ArrayLike, radius: ArrayLike, n: int = 8) -> Mesh:
 
 def arc(start: float, stop: float, n: int = 12) -> Array:
     """Points (n, 2) of the unit circle between two angles in radians."""
-    angle = np.linspace(start, stop, n)
-    return np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    return on_circle(np.linspace(start, stop, n))
 
 
 def corner_legs(rng: Random, x: float, y: float, height: float, thick: float) -> Mesh:

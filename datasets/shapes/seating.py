@@ -22,6 +22,7 @@ from datasets.shapes.primitives import (
     join,
     loft,
     move,
+    on_circle,
     one_of,
     oval,
     revolve,
@@ -65,7 +66,7 @@ def _chair_base(rng: Random, x: float, y: float, height: float) -> Mesh:
 def star(n: int, reach: float, height: float) -> Mesh:
     """n sloping feet around a foot of a column, each ending in a small ball on the floor."""
     angle = 2 * np.pi * np.arange(n) / n
-    tips = columns(reach * np.cos(angle), reach * np.sin(angle), 0.05)
+    tips = columns(*(reach * on_circle(angle)).T, 0.05)
     casters = boxes(tips - [0.02, 0.02, 0.05], columns(tips[:, 0] + 0.02, tips[:, 1] + 0.02, 0.06))
     return join(rods([0, 0, height], tips, 0.03, 0.018), casters)
 

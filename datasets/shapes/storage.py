@@ -122,7 +122,8 @@ def _books(rng: Random, x: float, y: float, floors: Array, room: float) -> Mesh:
     n = int(rng.integers(4, 10))
     floor = np.repeat(floors[:-1], n)
     thick = rng.uniform(0.02, 0.06, (len(floors) - 1, n))
-    left = rng.uniform(-x, x - thick.sum(axis=1).clip(max=2 * x))[:, None] + np.cumsum(thick, axis=1) - thick
+    filled = np.cumsum(thick, axis=1)
+    left = rng.uniform(-x, x - filled[:, -1].clip(max=2 * x))[:, None] + filled - thick
     right = np.minimum(left + thick, x)
     left = np.minimum(left, right - 0.01)
     tall = rng.uniform(0.55, 0.95, floor.shape) * room

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from common import portable
 from datasets.shapes.living import flowers
 from datasets.shapes.primitives import (
     SIDES,
@@ -109,7 +110,7 @@ def vase(rng: Random) -> LabelledMesh:
         return loft(stack(oval(power=0.25), profile), caps=False), "C4"
     if style in (1, 2):
         flutes = one_of(rng, 6, 8, 12)
-        wave = 1 + rng.uniform(0.05, 0.1) * np.cos(flutes * np.arange(SIDES) * 2 * np.pi / SIDES)
+        wave = 1 + rng.uniform(0.05, 0.1) * portable.sin_cos(flutes * np.arange(SIDES) * 2 * np.pi / SIDES)[1]
         sections = stack(oval() * wave[:, None], profile)
         return loft(_twisted(sections, rng.uniform(0.5, 1.5) if style == 2 else 0.0), caps=False), f"C{flutes}"
     if style == 3:
@@ -128,7 +129,7 @@ def vase(rng: Random) -> LabelledMesh:
 def _twisted(sections: Array, rate: float) -> Array:
     """Sections (m, n, 3) each turned about z in proportion to its height."""
     angle = rate * sections[:, :1, 2]
-    c, s = np.cos(angle), np.sin(angle)
+    s, c = portable.sin_cos(angle)
     x, y = sections[..., 0], sections[..., 1]
     return np.stack([c * x - s * y, s * x + c * y, sections[..., 2]], axis=-1)
 

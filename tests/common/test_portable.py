@@ -1,0 +1,66 @@
+"""The portable functions against those of NumPy, which are accurate, if not the same everywhere."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common import portable
+from common.keys import rng
+
+angles = st.floats(-1e6, 1e6)
+
+
+@given(angles)
+def test_sine_and_cosine(angle):
+    sine, cosine = portable.sin_cos(angle)
+    assert abs(sine - np.sin(angle)) < 1e-15 and abs(cosine - np.cos(angle)) < 1e-15
+    arrays = portable.sin_cos(np.array([[angle]]))
+    assert [a.item() for a in arrays] == [sine, cosine] and arrays[0].shape == (1, 1)
+
+
+@given(st.floats(-700, 700))
+def test_exponential(x):
+    assert portable.exp(np.array([x])) == pytest.approx(np.exp([x]), rel=1e-15)
+
+
+@given(st.floats(1e-300, 1e300))
+def test_logarithm(x):
+    assert portable.log(np.array([x])) == pytest.approx(np.log([x]), rel=1e-15, abs=1e-300)
+
+
+@given(st.floats(1e-20, 1e3), st.floats(0, 5))
+def test_power(x, exponent):
+    assert portable.power(np.array([x]), exponent) == pytest.approx(np.array([x]) ** exponent, rel=1e-13)
+    assert portable.power(np.zeros(1), exponent) == 0.0**exponent
+
+
+@given(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))
+def test_angle_of_a_point(y, x):
+    if x * x + y * y > 1e-280:  # the squares of less are no normal numbers
+        assert portable.arctan2(y, x) == pytest.approx(np.arctan2(y + 0.0, x + 0.0), abs=1e-15)
+    assert portable.arctan2(0.0, 0.0) == 0
+
+
+def test_sums_and_products():
+    draw = np.random.default_rng(0)
+    a, b = draw.normal(size=(2, 5, 4, 4))
+    np.testing.assert_allclose(portable.product(a, b), a @ b, atol=1e-14)
+    np.testing.assert_allclose(portable.norm(a), np.linalg.norm(a, axis=-1))
+    np.testing.assert_allclose(portable.mean(a), a.mean(axis=0))
+
+
+def test_normal_numbers_are_normal():
+    z = rng("normal").standard_normal(200_001)
+    assert len(z) == 200_001 and abs(z.mean()) < 0.01 and z.std() == pytest.approx(1, abs=0.01)
+    assert (np.abs(z) < 1).mean() == pytest.approx(0.6827, abs=0.005)
+    assert (np.abs(z) > 3).mean() == pytest.approx(0.0027, abs=0.0005)
+    assert np.corrcoef(z[:100_000], z[100_001:])[0, 1] == pytest.approx(0, abs=0.01)
+    assert rng("n").normal(3, 0, (2, 3)).tolist() == [[3, 3, 3]] * 2 and isinstance(rng("n").normal(), float)
+
+
+def test_uniform_numbers_broadcast_as_numpys():
+    low, high = np.array([[0.0], [10.0]]), np.array([1.0, 2.0, 3.0])
+    found = rng("u").uniform(low, high)
+    assert found.shape == (2, 3) and np.array_equal(found, low + (high - low) * rng("u").random((2, 3)))
+    assert isinstance(rng("u").uniform(2, 3), float)
