@@ -36,6 +36,12 @@ class DataRegistry:
     root: Path
     plugins: Path | None = None
 
+    @property
+    def shown_root(self) -> Path:
+        """The root as users write it: relative if it is below the current folder."""
+        here = Path.cwd()
+        return self.root.relative_to(here) if self.root.is_relative_to(here) else self.root
+
     @classmethod
     def at(cls, data: str | Path | None = None, plugins: Path | None = None) -> DataRegistry:
         """Return the registry for a `--data` folder, which defaults to that of `data_root`."""

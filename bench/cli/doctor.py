@@ -95,7 +95,7 @@ def methods(catalog: Catalog) -> list[str]:
 
 def data(catalog: Catalog) -> list[str]:
     """Return a line for every data set whose files are not below the data folder."""
-    root = catalog.data.root
+    root = catalog.data.shown_root
     data_sets = {name: cls(root=root) for name, cls in catalog.data.entries.items()}
     return [
         f"data set {name}: not below {root}: " + (f"bench.py data {name}" if dataset.archives else dataset.where)

@@ -18,7 +18,7 @@ WEIGHTS = FOLDER / "weights"
 
 def sections(catalog: Catalog) -> dict[str, list[str]]:
     """Return the lines of each section by its title."""
-    root = catalog.data.root
+    root = catalog.data.shown_root
     lines_of = {
         "methods (kind, device)": [method_line(name, entry) for name, entry in catalog.methods.entries.items()],
         "tuned settings (METHOD[tuned=NAME], found by bench.py tune)": tuned_lines(catalog.methods.plugins),

@@ -11,6 +11,7 @@ from bench.planning import config as config_module
 from bench.planning import config_file, dry_run
 from bench.storage.environment import ROOT
 from tests.bench.test_run import PLUGINS, QUICK
+from tests.catalog import spec
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +65,7 @@ def test_a_dry_run_plans_and_writes_nothing(here, capsys):
     asked = [*QUICK, "--methods", "good", "bad_unset", "--problems", "3", "--dry-run"]
     assert main.main(asked) == 0
     out = capsys.readouterr().out
-    assert "problems  9 in 3 cells" in out and "time not known" in out and not (here / "results").exists()
+    assert "problems  9 in 3 groups" in out and "time not known" in out and not (here / "results").exists()
     assert "not known: no run in results/" in out
 
 
@@ -122,7 +123,7 @@ def flags_of(*arguments):
     """The configuration that a command line makes."""
     made = []
     original = main._dry_run
-    main._dry_run = lambda config, flags: made.append((config, flags))
+    main._dry_run = lambda config, jobs: made.append((config, jobs))
     try:
         assert main.main([*arguments, "--dry-run", "--plugins", str(PLUGINS)]) == 0
     finally:
@@ -135,9 +136,12 @@ def test_a_toml_stands_for_the_command_line_and_typed_flags_win(here):
         'methods = ["good", "icp[trim=0.2]"]\ndatasets = "blobs"\nconditions = ["noisy"]\npoints = [50, 60]\nproblems = 7\n'
         "memory_limit = 2.5\nskip_bad = false\njobs = 1\n[limits]\ngood = 0.5\n[timing]\nrounds = 1\n"
     )
-    config, flags = flags_of("--config", "mine.toml", "--problems", "9")
-    assert config.methods == ("good", "icp[trim=0.2]") and config.points == config.timing_points == (50, 60)
-    assert (config.problems, config.memory_limit_gb, config.limit("good"), flags.jobs) == (9, 2.5, 4, 1)
+    config, jobs = flags_of("--config", "mine.toml", "--problems", "9")
+    assert config.to_json()["methods"] == ["good", "icp[trim=0.2]"] and config.points == config.timing_points == (
+        50,
+        60,
+    )
+    assert (config.problems, config.memory_limit_gb, config.limit(spec("good", PLUGINS)), jobs) == (9, 2.5, 4, 1)
     assert config.timing_rounds == 1 and config.timing_budget_s > 0
     typed, _ = flags_of("--methods", "good", "icp[trim=0.2]", "--datasets", "blobs", "--conditions", "noisy",
                         "--points", "50", "60", "--problems", "9", "--memory-limit", "2.5", "--timing-rounds", "1")  # fmt: skip
@@ -233,7 +237,7 @@ def test_a_misspelt_command_or_flag_gets_the_nearest_name(capsys, typed, says):
 
 def test_an_abbreviated_flag_is_taken(capsys):
     config, _ = flags_of("--method", "good", "--dataset", "blobs")
-    assert config.methods == ("good",) and config.datasets == ("blobs",)
+    assert config.to_json()["methods"] == ["good"] and config.datasets == ("blobs",)
 
 
 def test_what_differs_between_configurations_is_told_in_short():

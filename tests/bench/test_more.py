@@ -8,6 +8,7 @@ import pytest
 
 from bench.cli import main
 from bench.planning import config
+from bench.planning.catalog import Catalog
 from methods.core.registry import MethodRegistry
 
 PLUGINS = Path(__file__).parent / "plugins"
@@ -73,16 +74,16 @@ def test_bad_tables(bench, capsys, old, new, message):
 
 
 def paper(**given):
-    names = "datasets conditions points angles max_angle sampler problems timeout memory_limit timing_rounds plugins"
+    names = "datasets conditions points angles max_angle sampler problems timeout memory_limit timing_rounds"
     flags = dict.fromkeys(names.split()) | {"methods": ["all"], "preset": "paper", "overrides": {}, "skip_bad": False}
     return config.from_flags(
-        Namespace(**flags | {"seed": 0, "threads": 1, "device": "cpu", "repeats": 1, "batch": 1} | given)
+        Namespace(**flags | {"seed": 0, "threads": 1, "device": "cpu", "repeats": 1, "batch": 1} | given), Catalog.of()
     )
 
 
 def test_the_paper_preset_has_more_unless_the_run_is_narrowed():
-    asked = {name for more in paper().more for name in more.methods}
-    assert asked and all(asked & {name} for more in paper().more for name in more.methods)
+    asked = {method.text for more in paper().more for method in more.methods}
+    assert asked and all(asked & {m.text} for more in paper().more for m in more.methods)
     assert not paper(methods=["icp"]).more and not paper(points=["64"]).more and not paper(conditions=["clean"]).more
     left_out = {name for name, offer in MethodRegistry().entries.items() if not offer.cls.in_all}
-    assert left_out and left_out <= asked and not left_out & set(paper().methods)
+    assert left_out and left_out <= asked and not left_out & {method.text for method in paper().methods}

@@ -17,7 +17,7 @@ from common.errors import InputError
 from common.keys import rng
 from datasets import formats
 from tests.bench.test_run import PLUGINS
-from tests.catalog import open_data
+from tests.catalog import open_data, spec
 
 T = np.eye(4)
 T[:3, :3] = Rotation.from_rotvec((0.4, -0.9, 0.3)).as_matrix()
@@ -102,7 +102,7 @@ def test_no_method_with_a_pose_is_told_and_not_a_crash(files, capsys):
         (["a.xyz", "b.ply", "--methods", "icpp"], "did you mean icp"),
         (["a.xyz", "b.ply", "--scale", "-1"], "--scale: must be above 0"),
         (["a.xyz", "b.ply", "--scale", "0"], "--scale: must be above 0"),
-        (["a.xyz", "b.ply", "--methods", "icp+"], "nothing stands beside a +"),
+        (["a.xyz", "b.ply", "--methods", "icp+"], "a method is missing beside a +"),
         (["a.xyz", "b.ply", "--points", "1"], "--points: must be at least 10"),
         (["a.xyz", "b.ply", "--truth", "a.xyz"], "--truth a.xyz: no 4 x 4 matrix"),
         (["same.xyz", "b.ply"], "all its points are the same"),
@@ -117,7 +117,7 @@ def test_bad_input_is_one_line(files, capsys, arguments, says):
 
 def test_a_learned_method_without_weights_tells_a_command_that_works(files):
     scans = clouds.open_scans((files / "a.xyz", files / "b.ply"), 400, None)
-    (answer,) = register_all(scans, ["dcp"], Limits(20, 8), "cpu", 1, None)
+    (answer,) = register_all(scans, [spec("dcp")], Limits(20, 8), "cpu", 1)
     assert answer.status == "skipped"
     command = re.search(r"bench\.py train (.*)", answer.message)[1]
     dataset = main._parser(train=True)[0].parse_args(["train", *command.split()]).dataset

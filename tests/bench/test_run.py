@@ -278,7 +278,7 @@ def test_a_method_whose_package_is_missing_was_not_asked(bench, capsys):
     folder = bench("--methods", "needy", "good", "needy+icp", "--problems", 2, "--conditions", "noisy", out="needy")
     assert set(read(folder, "trials").query("method != 'good'")["status"]) == {"skipped"}
     said = capsys.readouterr().out
-    assert "needy can't be used on blobs: package package_from_nowhere is missing: pip install" in said
+    assert "needy is not available on blobs: package package_from_nowhere is missing: pip install" in said
     assert "Not asked here: needy, needy+icp" in said
 
 
@@ -317,11 +317,12 @@ def test_only_two_clouds_and_a_seed_cross_into_a_worker(monkeypatch):
         assert solve_problems(worker, [problem], Phase.ACCURACY, 0)[0].status == "ok"
     finally:
         worker.close()
-    setup, call = sent
-    assert set(setup) == {"do", "method", "device", "seed", "domain", "plugins"}
-    assert set(call) == {"do", "source", "target", "seed"}
-    assert call["source"] is problem.source and call["target"] is problem.target
-    assert isinstance(call["seed"], int)
+    setup, request = sent
+    assert set(vars(setup)) == {"method", "device", "threads", "seed", "domain"}
+    assert set(vars(setup.method)) == {"text", "registry"} and set(vars(setup.method.registry)) == {"plugins"}
+    assert set(vars(request)) == {"sources", "targets", "seed"}
+    assert request.sources == [problem.source] and request.targets == [problem.target]
+    assert isinstance(request.seed, int)
 
 
 @pytest.mark.parametrize(

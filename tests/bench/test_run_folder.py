@@ -20,6 +20,7 @@ from bench.storage import database, environment, run_folder
 from bench.storage.database import ResultsDatabase
 from bench.storage.environment import ROOT
 from common.errors import InputError
+from datasets.registry import DataRegistry
 from tests.bench.test_run import PLUGINS, QUICK
 
 SHORT = [*QUICK, "--methods", "identity", "--conditions", "noisy", "--problems", "2"]
@@ -93,7 +94,7 @@ def test_fresh_deletes_what_a_run_writes_and_tells_what_stays(run, capsys):
     (run / "cdf.csv").write_text("old")
     capsys.readouterr()
     assert main.main([*SHORT, "--seed", "1", "--out", "r", "--fresh"]) == 0
-    assert "kept what no run writes: mine, notes.txt" in capsys.readouterr().out
+    assert "kept files that no run writes: mine, notes.txt" in capsys.readouterr().out
     assert (run / "mine" / "record.sqlite").read_text() == (run / "notes.txt").read_text() == "mine"
     assert not (run / ".trials.csv.77.tmp").exists() and (run / "cdf.csv").read_text() != "old"
 
@@ -336,11 +337,11 @@ def test_a_full_disk_leaves_no_half_file(tmp_path):
 
 def test_a_limit_on_file_sizes_is_told(here):
     """The system's own error, in a process whose files may have no more than 60 000 bytes."""
-    code = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000)); from bench import cli; "
+    code = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000)); from bench.cli.main import main; "
     command = [
         sys.executable,
         "-c",
-        f"{code}sys.exit(cli.main(sys.argv[1:]))",
+        f"{code}sys.exit(main(sys.argv[1:]))",
         *SHORT,
         "--problems",
         "60",
@@ -464,6 +465,6 @@ def test_the_usual_name_of_a_run_is_never_too_long(here, monkeypatch):
     flags = main._parser(train=False)[0].parse_args(["run"])
     many = ", ".join(f"folder[path=scans{i}]" for i in range(40))
     made = object.__new__(RunConfig)
-    object.__setattr__(made, "datasets", tuple(many.split(", ")))
+    object.__setattr__(made, "datasets", tuple(map(DataRegistry.at().spec, many.split(", "))))
     monkeypatch.setattr(RunConfig, "hash", "0" * 64)
-    assert len(main._place_of(made, flags).name) < 100
+    assert len(main._run_folder(made, flags).name) < 100
