@@ -14,13 +14,14 @@ from bench.isolation.protocol import NAN, Reply
 
 @contextlib.contextmanager
 def measure(device: str, reply: Reply) -> Iterator[None]:
-    """Fill `time_ms`, `peak_mb` and `gpu_memory_mb` of a reply with what the block inside takes."""
+    """Fill `time_ms`, `peak_mb`, `resident_mb` and `gpu_memory_mb` of a reply with what the block inside takes."""
     cuda = _cuda(device)
     idle, gpu_idle = _reset_peak(), _reset_gpu_peak(cuda, device)
     start = time.perf_counter()
     yield
     reply.time_ms = 1e3 * (time.perf_counter() - start)
-    reply.peak_mb = _status_mb(b"VmHWM:") - idle
+    reply.resident_mb = _status_mb(b"VmHWM:")
+    reply.peak_mb = reply.resident_mb - idle
     reply.gpu_memory_mb = NAN if cuda is None else float(cuda.max_memory_allocated(device)) / 2**20 - gpu_idle
 
 

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
+from dataclasses import replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -26,6 +27,8 @@ SETUP_TIMEOUT_S = 600.0
 """Minimum timeout of a setup, which may load weights or run a compiler."""
 TAIL_BYTES = 4000
 """Bytes kept of what the process printed last."""
+TAIL_TIMEOUT_S = 5.0
+"""Maximum time to read the last messages of a process that ended."""
 POLL_INTERVAL_S = 0.05
 """Interval at which memory is checked while a call runs."""
 PIPELINE_BELOW_S = 0.5
@@ -80,7 +83,8 @@ class MethodProcess:
         child_replies.close()
         self._tail = bytearray()
         self._unanswered, self._pipe_bytes = 0, _widen_pipe(self._requests)
-        threading.Thread(target=_keep_tail, args=(self.process.stderr, self._tail), daemon=True).start()
+        self._tail_reader = threading.Thread(target=_keep_tail, args=(self.process.stderr, self._tail), daemon=True)
+        self._tail_reader.start()
         return self.set_up(setup)
 
     def set_up(self, setup: MethodSetup) -> Reply:
@@ -195,15 +199,15 @@ class MethodProcess:
                 return _timeout_reply(timeout)
 
     def _apply_limits(self, reply: Reply, timeout: float) -> Reply:
-        """Check a reply against the limits, which are not watched while the next call is prepared."""
+        """Check a reply against the limits: no call is watched while the next one is prepared.
+
+        As in `_receive`, memory is compared before time, and is that of the whole process. A call that breaks both limits
+        has the same outcome whether it was watched or not.
+        """
+        if (used := reply.resident_mb * 2**20 / 1e9) > self.limits.memory_gb:
+            return replace(self._memory_reply(used), time_ms=reply.time_ms, peak_mb=reply.peak_mb)
         if reply.time_ms > 1e3 * timeout and reply.status != Status.TIMEOUT:
-            late = _timeout_reply(timeout)
-            late.time_ms = reply.time_ms
-            return late
-        if (used := reply.peak_mb * 2**20 / 1e9) > self.limits.memory_gb:
-            too_large = self._memory_reply(used)
-            too_large.time_ms, too_large.peak_mb = reply.time_ms, reply.peak_mb
-            return too_large
+            return replace(_timeout_reply(timeout), time_ms=reply.time_ms)
         return reply
 
     def _memory_reply(self, used: float) -> Reply:
@@ -230,9 +234,9 @@ class MethodProcess:
             self.process.wait(5)
         code = self.process.returncode
         ending = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
-        time.sleep(0.02)  # the last lines may still be on their way
+        self.close()  # also ends processes that hold the pipe of messages open, so that it can be read to its end
+        self._tail_reader.join(TAIL_TIMEOUT_S)
         last = bytes(self._tail).decode(errors="replace").strip().splitlines()[-3:]
-        self.close()
         message = " | ".join([f"the process ended with {ending}", *last])
         return Reply(Status.CRASH, message=message, killed=code == -signal.SIGKILL)
 

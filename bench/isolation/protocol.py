@@ -80,6 +80,7 @@ class Reply:
         message: explanation of a failure.
         time_ms: duration of the call.
         peak_mb: growth of the process's resident memory during the call.
+        resident_mb: peak of the process's resident memory.
         gpu_memory_mb: growth of what torch allocated on a CUDA device.
         stages: stage name to ms.
         notes: what the method reported about its own result.
@@ -92,6 +93,7 @@ class Reply:
     message: str = ""
     time_ms: float = NAN
     peak_mb: float = NAN
+    resident_mb: float = NAN
     gpu_memory_mb: float = NAN
     stages: dict[str, float] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)

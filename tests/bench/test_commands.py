@@ -237,7 +237,7 @@ def test_a_misspelt_command_or_flag_gets_the_nearest_name(capsys, typed, says):
 
 def test_an_abbreviated_flag_is_taken(capsys):
     config, _ = flags_of("--method", "good", "--dataset", "blobs")
-    assert config.to_json()["methods"] == ["good"] and config.datasets == ("blobs",)
+    assert config.to_json()["methods"] == ["good"] and config.to_json()["datasets"] == ["blobs"]
 
 
 def test_what_differs_between_configurations_is_told_in_short():
