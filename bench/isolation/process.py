@@ -32,6 +32,8 @@ PIPELINE_BELOW_S = 0.5
 """A method whose calls take less is sent the next call while it works on one."""
 PIPE_BYTES = 1 << 20
 """Bytes that a pipe to a process should hold."""
+LAST_WORDS_S = 5.0
+"""How long the messages of a process that ended are read at most; they end at once unless a process it started lives on."""
 ROOT = Path(__file__).resolve().parent.parent
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BENCH_THREADS", "OMP_THREAD_LIMIT")
 
@@ -110,11 +112,10 @@ class MethodProcess:
         self._replies: queue.Queue[Reply | None] = queue.Queue()
         self._tail = bytearray()
         self._sent, self._room = 0, _widen_pipe(self.process.stdin)
-        for target, args in (
-            (_read_replies, (self.process.stdout, self._replies)),
-            (_keep_tail, (self.process.stderr, self._tail)),
-        ):
-            threading.Thread(target=target, args=args, daemon=True).start()
+        reader = threading.Thread(target=_read_replies, args=(self.process.stdout, self._replies), daemon=True)
+        self._drainer = threading.Thread(target=_keep_tail, args=(self.process.stderr, self._tail), daemon=True)
+        reader.start()
+        self._drainer.start()
         return self.set_up(s)
 
     def set_up(self, setting: MethodSetup) -> Reply:
@@ -195,11 +196,15 @@ class MethodProcess:
         return self._judged(reply, patience)
 
     def _judged(self, reply: Reply, patience: float) -> Reply:
-        """The reply, if its call kept to the limits: nobody watches a call while the next one is made ready."""
+        """Return the reply if its call kept to the limits: no call is watched while the next one is generated.
+
+        As in `_wait`, memory is compared before time, and is that of the whole process. A call that breaks both limits has the
+        same outcome whether it was watched or not.
+        """
+        if (used := reply.pop("resident_mb", 0.0) * 2**20 / 1e9) > self.limits.memory_gb:
+            return self._too_large(used) | {"time_ms": reply["time_ms"], "peak_mb": reply["peak_mb"]}
         if reply.get("time_ms", 0.0) > 1e3 * patience and reply["status"] != "timeout":
             return _timeout_reply(patience) | {"time_ms": reply["time_ms"]}
-        if (used := reply.get("peak_mb", 0.0) * 2**20 / 1e9) > self.limits.memory_gb:
-            return self._too_large(used) | {"time_ms": reply["time_ms"], "peak_mb": reply["peak_mb"]}
         return reply
 
     def _too_large(self, used: float) -> Reply:
@@ -263,9 +268,9 @@ class MethodProcess:
         how = f"exit code {code}"
         if code is not None and code < 0:
             how = signal.Signals(-code).name
-        time.sleep(0.02)  # its last words may still be on their way
+        self.close()  # also ends what holds the pipe of messages open, so that it can be read to its end
+        self._drainer.join(LAST_WORDS_S)
         last = bytes(self._tail).decode(errors="replace").strip().splitlines()[-3:]
-        self.close()
         message = " | ".join([f"the process ended with {how}", *last])
         return {"status": "crash", "message": message, "killed": code == -signal.SIGKILL}
 

@@ -78,7 +78,8 @@ def _setup(message: Reply) -> tuple[Method | None, Reply]:
 
 
 def register(method: Method, device: str, message: Reply) -> Reply:
-    """One call of a method, timed: `status`, `pose`, `message`, `time_ms`, `peak_mb`, `gpu_memory_mb`, `stages` (ms), `notes`.
+    """One call of a method, timed: `status`, `pose`, `message`, `time_ms`, `peak_mb`, `resident_mb`, `gpu_memory_mb`,
+    `stages` (ms), `notes`.
 
     Args:
         method: set up already.
@@ -152,7 +153,8 @@ def _measured(method: Method, device: str, seed: int, call: Callable[[], Reply])
         traceback.print_exc()
         reply |= {"status": _status_of(error), "message": f"{type(error).__name__}: {error}".split("\n")[0]}
     reply["time_ms"] = 1e3 * (time.perf_counter() - start)
-    reply["peak_mb"] = _peak() - idle
+    reply["resident_mb"] = peak = _peak()
+    reply["peak_mb"] = peak - idle
     reply["gpu_memory_mb"] = _gpu_peak(cuda, device) - gpu_idle
     reply["stages"] = {k: 1e3 * v for k, v in method.scratch.stages.items()}
     reply["notes"] = _to_json(method.scratch.notes)
