@@ -18,6 +18,7 @@ from joblib.externals.loky import get_reusable_executor
 from rich.console import Console
 from scipy.spatial.transform import Rotation
 
+from bench.planning.catalog import Catalog
 from bench.report import command
 from bench.storage.database import OUTCOME, ResultsDatabase
 
@@ -110,7 +111,7 @@ def main(outcomes: int, folder: Path) -> None:
     if not (run / "record.sqlite").is_file():
         make(run, outcomes)
     start, made = time.monotonic(), time.process_time()
-    command.write(command.ReportRequest([run], folder / "reports", folder), Console(width=100))
+    command.write(command.ReportRequest([run], folder / "reports", Catalog.of(folder)), Console(width=100))
     spent = time.monotonic() - start
     get_reusable_executor().shutdown(wait=True)  # a helper is counted when it has ended
     for who, name, before in ((resource.RUSAGE_SELF, "this process", made), (resource.RUSAGE_CHILDREN, "helpers", 0.0)):

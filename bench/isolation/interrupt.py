@@ -46,7 +46,11 @@ def on_interrupt(tell: Callable[[], None]) -> Iterator[None]:
         yield
         return
 
+    over = threading.Event()
+
     def first(*_: object) -> None:
+        if over.is_set():  # the clock ran out just when the block ended: it must not interrupt what follows
+            return
         if _requested.is_set():
             raise KeyboardInterrupt
         _requested.set()
@@ -63,6 +67,9 @@ def on_interrupt(tell: Callable[[], None]) -> Iterator[None]:
         if _requested.is_set():
             raise KeyboardInterrupt
     finally:
+        over.set()
         clock.cancel()
+        if clock.is_alive():
+            clock.join()
         signal.signal(signal.SIGINT, before)
         _requested.clear()

@@ -5,7 +5,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pandas as pd
@@ -13,6 +12,8 @@ import pytest
 
 from bench.cli import main
 from bench.isolation.process import ROOT
+from tests.bench.test_run import _count
+from tests.bench.waiting import FAULT_S, wait_until
 
 distributed = pytest.importorskip("distributed", reason="requirements-cluster.txt is not installed")
 PLUGINS = Path(__file__).parent / "plugins"
@@ -33,8 +34,8 @@ def cluster(tmp_path):
     scheduler = subprocess.Popen([*python, "scheduler", "--port", str(port), *here], **quiet)
     worker = [*python, "worker", address, "--nthreads", "1", "--no-nanny", *here]
     workers = [subprocess.Popen(worker, **quiet) for _ in range(2)]
-    with distributed.Client(address, timeout=60) as client:
-        client.wait_for_workers(2, timeout=60)
+    with distributed.Client(address, timeout=FAULT_S) as client:
+        client.wait_for_workers(2, timeout=FAULT_S)
     yield address, workers
     for process in (*workers, scheduler):
         process.kill()
@@ -45,7 +46,13 @@ def test_a_run_survives_a_killed_worker_and_equals_a_local_one(cluster, tmp_path
     address, workers = cluster
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("bench.report.begin_report", lambda *_, **__: list)
-    killer = threading.Thread(target=lambda: (time.sleep(3), workers[0].kill()))
+
+    def kill():
+        wait_until(lambda: _count(tmp_path / "results" / "far" / "record.sqlite"))
+        workers[0].kill()
+        workers[0].wait()
+
+    killer = threading.Thread(target=kill)
     killer.start()
     rest = ["--timing-rounds", "0", "--out"]
     assert main.main([*ASKED, "--backend", "dask", "--scheduler", address, *rest, "far"]) == 0

@@ -5,6 +5,7 @@ from scipy.spatial.transform import Rotation
 from bench.evaluation import aggregate
 from bench.evaluation.conventions import CONVENTIONS, by_convention, convention
 from bench.evaluation.loader import POSE_COLUMNS, RunData, in_order, scenes_of
+from bench.planning.catalog import Catalog
 from bench.report.replay import ProblemReplay, chamfer
 from common.errors import InputError
 from datasets.problems import ProblemKey, make_problem
@@ -131,7 +132,7 @@ def _drawn_run(condition):
 def test_chamfer_sees_noise_alone_where_the_answer_is_exact(condition, tmp_path):
     run = _drawn_run(condition)
     table = aggregate.trials(run)
-    found = chamfer(run, ProblemReplay(run, tmp_path), table)
+    found = chamfer(run, ProblemReplay(run, Catalog.of(tmp_path)), table)
     exact = found[(table["method"] == "exact").to_numpy()]
     turned = found[(table["method"] == "turned").to_numpy()]
     assert (exact < 2 * (0.02**2 + 0.05**2)).all()  # noise, and the gaps of a sampled surface
@@ -140,7 +141,7 @@ def test_chamfer_sees_noise_alone_where_the_answer_is_exact(condition, tmp_path)
 
 def test_chamfer_is_not_made_up_where_the_clouds_cannot_be_had(loaded, tmp_path):
     table = aggregate.trials(loaded)
-    redraw = ProblemReplay(loaded, tmp_path)
+    redraw = ProblemReplay(loaded, Catalog.of(tmp_path))
     assert np.isnan(chamfer(loaded, redraw, table)).all()
     assert "modelnet40" in redraw.missing
 
@@ -148,6 +149,6 @@ def test_chamfer_is_not_made_up_where_the_clouds_cannot_be_had(loaded, tmp_path)
 def test_clouds_of_other_data_are_refused(tmp_path):
     run = _drawn_run("noisy")
     run.problems["digest"] = b"other"
-    redraw = ProblemReplay(run, tmp_path)
+    redraw = ProblemReplay(run, Catalog.of(tmp_path))
     assert redraw.problem(run.problems["problem"][0]) is None
     assert "other clouds" in redraw.missing["shapes40"]

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from bench.evaluation import aggregate
 from bench.evaluation.conventions import CONVENTIONS
+from bench.planning.catalog import Catalog
 from bench.report import (
     Options,
     ProblemReplay,
@@ -33,7 +34,9 @@ FEW = ("deepgmr", "fgr+icp", "identity", HOSTILE)
 
 def report(loaded, folder, against=False, data="nowhere"):
     options = Options(VIEW, against, folder / "results" / "a", folder / "reports" / "a")
-    return begin_report(loaded, aggregate.tables(loaded, VIEW), ProblemReplay(loaded, folder / data), options)()
+    return begin_report(
+        loaded, aggregate.tables(loaded, VIEW), ProblemReplay(loaded, Catalog.of(folder / data)), options
+    )()
 
 
 @pytest.fixture(scope="module")

@@ -30,11 +30,11 @@ def outcomes(n, ms, method="m"):
 
 
 def test_what_is_told_is_on_disk_and_quick_ones_share_a_commit(record, monkeypatch):
-    monkeypatch.setattr(database, "COMMIT_INTERVAL_S", 10.0)
+    monkeypatch.setattr(database, "COMMIT_INTERVAL_S", 10_000.0)
     told = []
     with OutcomeBuffer(record, lambda n, what: told.append((n, what, on_disk(record)))) as ledger:
         for name in "abcd":
-            ledger.add(outcomes(20, 200.0, name), "global", CELL, name)  # four seconds of work each
+            ledger.add(outcomes(20, 200_000.0, name), "global", CELL, name)  # 4000 s of work each
         assert told == [(60, "c", 60)] and on_disk(record) == 60
     assert told[1:] == [(20, "", 80)]
 

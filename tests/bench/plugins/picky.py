@@ -8,7 +8,7 @@ import numpy as np
 
 from methods.base import Method, rigid
 
-SLEEP, EXIT, KILL, NAP, LARGE = 101.0, 102.0, 103.0, 104.0, 105.0
+SLEEP, EXIT, KILL, NAP, LARGE, WORDS = 101.0, 102.0, 103.0, 104.0, 105.0, 106.0
 
 
 class Picky(Method):
@@ -21,10 +21,12 @@ class Picky(Method):
         if first == SLEEP:
             time.sleep(60)
         if first == NAP:
-            time.sleep(1.0)
+            time.sleep(0.5)
         if first == LARGE:
             np.ones(40_000_000)  # 0.32 GB
-        if first == EXIT:
+        if first == WORDS:
+            os.write(2, b"last words\n")
+        if first in (EXIT, WORDS):
             os._exit(3)
         if first == KILL:
             os.kill(os.getpid(), signal.SIGKILL)
