@@ -29,7 +29,7 @@ from datasets.base import NotEnoughPoints
 from datasets.conditions import condition
 from datasets.problems import Problem, ProblemKey, make_problem
 from methods.base import LogUniform
-from methods.core import registry
+from methods.core import registry, tuned
 from methods.learned.training import Part
 
 if TYPE_CHECKING:
@@ -122,9 +122,9 @@ def run(request: TuneRequest, console: Console) -> Path:
     finally:
         child.close()
     made = {"command": request.command, "budget": request.budget, "seed": request.seed, "candidates": len(candidates)}
-    file = registry.tuned_file(request.plugins)
+    file = tuned.settings_file(request.plugins)
     save_settings(file, request.method, request.name, made | entry)
-    spec = f"{request.method}[{registry.TUNED}={request.name}]"
+    spec = f"{request.method}[{tuned.TUNED}={request.name}]"
     values = entry["values"] or f"no values, the same as {request.method}; kept as the record of what was tried"
     console.print(f"{entry['verdict']}\n{spec} in {file}: {values}", highlight=False, soft_wrap=True)
     return file
@@ -327,7 +327,7 @@ def _rounded(values: Iterable[float]) -> list[float]:
 
 def save_settings(file: Path, method: str, name: str, entry: Mapping[str, Any]) -> None:
     """Write settings under their method and name, beside those that are in the file already."""
-    found = registry.tuned(file)
+    found = tuned.read_settings(file)
     found.setdefault(method, {})[name] = dict(entry)
     tables = [
         f"\n[{_key(m)}.{_key(n)}]\n" + "".join(f"{_key(k)} = {toml(v)}\n" for k, v in found[m][n].items())

@@ -10,9 +10,9 @@ from bench.planning.config import load_preset, preset_names
 from datasets import registry as data_sets
 from datasets.base import Data
 from datasets.conditions import CONDITIONS
-from methods.core import registry
+from methods.core import registry, tuned
 
-WEIGHTS = registry.HERE / "weights"
+WEIGHTS = tuned.METHODS_FOLDER / "weights"
 
 
 def sections(root: Path, plugins: Path | None) -> dict[str, list[str]]:
@@ -42,11 +42,11 @@ def method_line(name: str, offer: registry.MethodEntry) -> str:
 
 def tuned_lines(plugins: Path | None) -> list[str]:
     """What each tuning stands for, those of the user's folder after those that come with the bench."""
-    files = dict.fromkeys([registry.tuned_file(), registry.tuned_file(plugins)])
+    files = dict.fromkeys([tuned.settings_file(), tuned.settings_file(plugins)])
     return [
-        f"{f'{method}[{registry.TUNED}={name}]':42} {entry['verdict']}"
+        f"{f'{method}[{tuned.TUNED}={name}]':42} {entry['verdict']}"
         for file in files
-        for method, entries in registry.tuned(file).items()
+        for method, entries in tuned.read_settings(file).items()
         for name, entry in entries.items()
     ]
 

@@ -21,6 +21,7 @@ from common.keys import rng
 from datasets.poses import axis_rotation, direction, haar, move
 from methods.base import Method, rigid
 from methods.core import registry
+from methods.core.chain import Chain
 
 Array = NDArray[Any]
 Check = Callable[[Method], str]
@@ -114,7 +115,7 @@ def error(reply: dict[str, Any], T: Array, source: Array) -> float:
 
 def documented(method: Method) -> str:
     """The class has a docstring and a kind."""
-    for part in method.parts if isinstance(method, registry.Chain) else (method,):
+    for part in method.parts if isinstance(method, Chain) else (method,):
         offer = registry.MethodEntry(type(part), {}, Path(inspect.getfile(type(part))))
         if not offer.documented:
             raise CheckFailed(f"the class {type(part).__name__} {offer.summary}; it stands in lists and reports")
@@ -251,7 +252,7 @@ def stages_add_up(method: Method) -> str:
 
 def initial_pose(method: Method) -> str:
     """A local method starts from `init` and does not make a good one worse."""
-    last = method.parts[-1] if isinstance(method, registry.Chain) else method
+    last = method.parts[-1] if isinstance(method, Chain) else method
     if not last.local:
         return "takes none"
     source, target, small = easy(key=9)

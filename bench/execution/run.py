@@ -33,7 +33,7 @@ from bench.storage.outcome import Outcome
 from common.errors import InputError
 from datasets import registry as data_sets
 from datasets.problems import problem_set_sha256
-from methods.core import registry
+from methods.core import provenance, registry
 
 PROBLEMS_PER_COMMIT = 100
 CHANGED = "changed since; give --fresh to ask again, or another --out to keep what there is"
@@ -86,7 +86,7 @@ def open_record(config: RunConfig, place: RunContext) -> ResultsDatabase:
 
 def _refuse_other_code(record: ResultsDatabase, config: RunConfig, place: RunContext) -> None:
     """Outcomes of a method as it was must not stand beside those of the method as it is."""
-    code = {m: registry.source_hashes(m, place.plugins) for m in config.every_method}
+    code = {m: provenance.source_hashes(m, place.plugins) for m in config.every_method}
     known = record.get("code") or {}
     asked = record.answered() & known.keys() & code.keys()
     changed = {file for m in asked for file, _ in code[m].items() ^ known[m].items()}

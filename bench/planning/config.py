@@ -18,7 +18,7 @@ from common.keys import digest
 from datasets import registry as data_sets
 from datasets.conditions import REAL, condition
 from datasets.poses import SAMPLERS
-from methods.core import registry
+from methods.core import registry, tuned
 
 PRESETS = Path(__file__).parent / "presets"
 RECALL_THRESHOLD = 0.2
@@ -167,7 +167,7 @@ def from_flags(flags: argparse.Namespace) -> RunConfig:
         batch=flags.batch,
         more=tuple(_extra_grid(table, flags.plugins) for table in more),
     )
-    built = {m: registry.build(m, flags.plugins) for m in made.every_method if registry.uses_tuned(m)}
+    built = {m: registry.build(m, flags.plugins) for m in made.every_method if tuned.uses_tuned(m)}
     return dataclasses.replace(made, tuned={m: registry.parameters_of(method) for m, method in built.items()})
 
 

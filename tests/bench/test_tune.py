@@ -18,7 +18,7 @@ from common.errors import InputError
 from datasets.problems import ProblemKey, make_problem
 from datasets.registry import load
 from methods.base import LogUniform
-from methods.core import registry
+from methods.core import registry, tuned
 
 PLUGINS = Path(__file__).parent / "plugins"
 METHOD = """
@@ -320,11 +320,11 @@ def test_settings_survive_their_file(tmp_path):
     values = {"a": 0.25, "b": 3, "c": True, "d": "none", "e": 'say "é"\n', "f": [1, 2.5], "g": 1e-07, "h": {"i": []}}
     tuning.save_settings(file, "a-b", "x", {"values": values})
     tuning.save_settings(file, "b.c", "x", {"values": {}, "n": 1})
-    assert registry.tuned(file) == {"a-b": {"x": {"values": values}}, "b.c": {"x": {"values": {}, "n": 1}}}
+    assert tuned.read_settings(file) == {"a-b": {"x": {"values": values}}, "b.c": {"x": {"values": {}, "n": 1}}}
 
 
 def test_what_comes_with_the_bench_can_be_built():
-    for method, entries in registry.tuned(registry.tuned_file()).items():
+    for method, entries in tuned.read_settings(tuned.settings_file()).items():
         for name, entry in entries.items():
             built = registry.parameters_of(registry.build(f"{method}[tuned={name}]"))
             assert {k: "none" if built[k] is None else built[k] for k in entry["values"]} == entry["values"]
