@@ -30,7 +30,7 @@ from datasets.conditions import condition
 from datasets.problems import Problem, ProblemKey, make_problem
 from methods.base import LogUniform
 from methods.core import registry, tuned
-from methods.learned.training import Part
+from methods.learned.training_data import Part
 
 if TYPE_CHECKING:
     from rich.console import Console

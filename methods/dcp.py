@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
-from methods.learned.base import OBJECTS, Learned
+from methods.learned.base import OBJECT_RADII, Learned
+
+if TYPE_CHECKING:
+    from methods.nn.dcp import DcpNet
 
 
 class Dcp(Learned):
@@ -16,14 +18,14 @@ class Dcp(Learned):
 
     variants = {"dcp": {}}
     trained = "dcp"
-    radii = OBJECTS
+    radii = OBJECT_RADII
 
     @classmethod
-    def parts(cls) -> tuple[type[Any], type[Any], Mapping[str, tuple[str, ...]]]:
-        """See `Learned.parts`."""
-        from methods.nn.dcp import DcpConfig, DcpNet
+    def network_type(cls) -> type[DcpNet]:
+        """See `Learned.network_type`."""
+        from methods.nn.dcp import DcpNet
 
-        return DcpNet, DcpConfig, {}
+        return DcpNet
 
 
 class DcpSmall(Dcp):

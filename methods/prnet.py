@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
-from methods.learned.base import OBJECTS, Learned
+from methods.learned.base import OBJECT_RADII, Learned
+
+if TYPE_CHECKING:
+    from methods.nn.prnet import PrnetNet
 
 
 class Prnet(Learned):
@@ -16,14 +18,14 @@ class Prnet(Learned):
 
     variants = {"prnet": {}}
     trained = "prnet"
-    radii = OBJECTS
+    radii = OBJECT_RADII
 
     @classmethod
-    def parts(cls) -> tuple[type[Any], type[Any], Mapping[str, tuple[str, ...]]]:
-        """See `Learned.parts`."""
-        from methods.nn.prnet import PrnetConfig, PrnetNet
+    def network_type(cls) -> type[PrnetNet]:
+        """See `Learned.network_type`."""
+        from methods.nn.prnet import PrnetNet
 
-        return PrnetNet, PrnetConfig, {}
+        return PrnetNet
 
 
 class PrnetSmall(Prnet):

@@ -11,8 +11,7 @@ from datasets import registry as data_sets
 from datasets.base import Data
 from datasets.conditions import CONDITIONS
 from methods.core import registry, tuned
-
-WEIGHTS = tuned.METHODS_FOLDER / "weights"
+from methods.learned.weights import WEIGHTS_FOLDER
 
 
 def sections(root: Path, plugins: Path | None) -> dict[str, list[str]]:
@@ -22,7 +21,7 @@ def sections(root: Path, plugins: Path | None) -> dict[str, list[str]]:
     made = {
         "methods (kind, device)": [method_line(n, o) for n, o in offers.items()],
         "tuned settings (METHOD[tuned=NAME], found by bench.py tune)": tuned_lines(plugins),
-        "weights of learned methods": [weights_line(file) for file in sorted(WEIGHTS.glob("*.safetensors"))],
+        "weights of learned methods": [weights_line(file) for file in sorted(WEIGHTS_FOLDER.glob("*.safetensors"))],
         f"data sets (files are looked for below {root}; --data or $BENCH_DATA names another place)": [
             dataset_line(name, cls(root=root), root) for name, cls in found.items()
         ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
@@ -42,6 +42,8 @@ class Estimate(NamedTuple):
 
 class DcpNet(nn.Module):
     """Each source point's match is the average of the target, weighted by softmax(Φx Φyᵀ / √F); the pose is Kabsch's."""
+
+    config_type: ClassVar[type] = DcpConfig
 
     def __init__(self, config: DcpConfig) -> None:
         super().__init__()

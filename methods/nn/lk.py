@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -51,6 +51,8 @@ class Estimate(NamedTuple):
 
 class LkNet(nn.Module):
     """A PointNet without input transformers or batch norm, whose maximum over points Lucas-Kanade aligns."""
+
+    config_type: ClassVar[type] = LkConfig
 
     def __init__(self, config: LkConfig) -> None:
         super().__init__()

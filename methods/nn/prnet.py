@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -55,6 +55,8 @@ class PrnetNet(nn.Module):
     Matches are drawn while training; else the most likely is taken. Draws are keyed by the number of those before, which
     is part of the state: a resumed run draws on as if it had not been stopped.
     """
+
+    config_type: ClassVar[type] = PrnetConfig
 
     draws: Tensor
 
