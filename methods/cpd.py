@@ -47,4 +47,4 @@ class Cpd(Method):
         with self.stage("refine"):
             drift.register()
         self.note(iterations=int(drift.iteration), confidence=float(np.asarray(drift.P).sum() / len(q)))
-        return pair.answer(rigid(nearest_rotation(np.asarray(drift.R).T), np.asarray(drift.t).ravel()) @ T)
+        return pair.to_original(rigid(nearest_rotation(np.asarray(drift.R).T), np.asarray(drift.t).ravel()) @ T)

@@ -44,7 +44,7 @@ class Fgr(FeatureMethod):
         self.note(confidence=result.fitness, inlier_rmse=result.inlier_rmse)
         if result.fitness == 0:
             raise NoSolution("no match agrees with the pose found")
-        return pair.answer(result.transformation)
+        return pair.to_original(result.transformation)
 
     def option(self) -> object:
         """Open3D's options. Without `decrease_mu` it never sharpens, and the distance would do nothing."""

@@ -30,4 +30,4 @@ class Fricp(Method):
                 init=pair.to_unit(np.eye(4) if init is None else init),
             )
         self.note(iterations=int(found.total_iters))
-        return pair.answer(np.asarray(found.transformation))
+        return pair.to_original(np.asarray(found.transformation))

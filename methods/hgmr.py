@@ -82,4 +82,4 @@ class Hgmr(Method):
             with self.stage("solve"):
                 found = hgmm.align(tree, points, T, search)
         self.note(confidence=found.share, iterations=found.iterations, converged=found.converged)
-        return pair.answer(found.T.cpu().numpy())
+        return pair.to_original(found.T.cpu().numpy())

@@ -92,7 +92,7 @@ class Icp(Method):
                 T, taken, last, met = self.refined(T, *seen, cap * 2**level)
                 done += taken
         self.note(iterations=done, converged=bool(last <= self.tolerance), confidence=met)
-        return pair.answer(T)
+        return pair.to_original(T)
 
     def rows(self, cloud: Points, level: int) -> NDArray[np.intp]:
         """Rows (K,) of a cloud (N, 3) that a level sees; level 0, the last, sees all."""

@@ -24,4 +24,4 @@ class IndexMatch(Method):
         n = min(len(source), len(target))
         pair = unit_pair(source[:n], target[:n])
         rotation, _ = Rotation.align_vectors(pair.target, pair.source)
-        return pair.answer(rigid(rotation.as_matrix(), np.zeros(3)))
+        return pair.to_original(rigid(rotation.as_matrix(), np.zeros(3)))

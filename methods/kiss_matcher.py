@@ -67,7 +67,9 @@ class KissMatcher(Method):
         self.note(inliers=inliers, confidence=inliers / matches)
         if not found.valid or inliers < 3:
             raise NoSolution(f"{inliers} consistent matches; a pose needs 3")
-        return pair.answer(rigid(nearest_rotation(np.asarray(found.rotation)), np.asarray(found.translation).ravel()))
+        return pair.to_original(
+            rigid(nearest_rotation(np.asarray(found.rotation)), np.asarray(found.translation).ravel())
+        )
 
     def _matcher(self) -> Any:
         import kiss_matcher

@@ -37,4 +37,4 @@ class Ransac(FeatureMethod):
         with self.stage("solve"):
             T, inliers = ransac(p, q, self.iterations, self.distance, self.edge_ratio, self.rng)
         self.note(iterations=self.iterations, inliers=inliers, confidence=inliers / len(p))
-        return pair.answer(T)
+        return pair.to_original(T)

@@ -66,4 +66,4 @@ class SmallGicp(Method):
         self.note(iterations=found.iterations, converged=bool(found.converged), inliers=inliers)
         if not inliers:
             raise NoSolution("no pair lies within the distance")
-        return pair.answer(found.T_target_source)
+        return pair.to_original(found.T_target_source)

@@ -41,4 +41,4 @@ class Teaser(FeatureMethod):
         with self.stage("solve"):
             T, clique = teaser.solve(p, q, self.noise_bound, self.clique_seconds)
         self.note(clique=clique, confidence=clique / len(p))
-        return pair.answer(T)
+        return pair.to_original(T)
