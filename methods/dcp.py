@@ -1,4 +1,4 @@
-"""DCP-v2 (Wang and Solomon, ICCV 2019): features of two clouds in view of each other point from one to the other."""
+"""DCP-v2 (Wang and Solomon, ICCV 2019): soft matches from features of each cloud conditioned on the other."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 class Dcp(Learned):
-    """DGCNN features and a Transformer; each point's match is a soft average of the other cloud; the pose is the matches'.
+    """Match each point to a soft average of the other cloud by DGCNN and Transformer features, and fit the pose by SVD.
 
-    Trained on whatever rotations the problems have, where the paper trains on Euler angles up to 45°.
+    Trained on the rotations of the problems, whereas the paper trains on Euler angles up to 45°.
     """
 
     variants = {"dcp": {}}

@@ -1,4 +1,4 @@
-"""PointNetLK (Aoki et al., CVPR 2019): Lucas-Kanade on a learned global feature; refines a start."""
+"""PointNetLK (Aoki et al., CVPR 2019): Lucas-Kanade on a learned global feature, from an initial pose."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class PointNetLK(Learned):
-    """Steps that bring the source's global PointNet feature to the target's, by a numerical Jacobian found once.
+    """Bring the source's global PointNet feature to the target's by steps with a numerical Jacobian, computed once.
 
-    A local method: its weights are those of Euler angles up to 45°, as in the paper; what starts farther off converges
-    by luck.
+    A local method: its weights were trained on Euler angles up to 45°, as in the paper; convergence from larger angles is not
+    to be expected.
     """
 
     kind = "local"
@@ -38,7 +38,7 @@ class PointNetLK(Learned):
         return LkNet
 
     def register(self, source: Cloud, target: Cloud, init: Pose | None = None) -> Pose:
-        """Refine `init` (4, 4), by default centroid on centroid without a turn."""
+        """Refine `init` (4, 4), by default centroid on centroid without rotation."""
         import torch
 
         net: LkNet = self.state["net"]

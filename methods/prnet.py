@@ -1,4 +1,4 @@
-"""PRNet (Wang and Solomon, NeurIPS 2019): keypoints matched one to one, in rounds that start from the pose so far."""
+"""PRNet (Wang and Solomon, NeurIPS 2019): keypoints matched one to one, in several rounds of refinement."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 
 
 class Prnet(Learned):
-    """DCP's features; keypoints by their length; one match each, drawn in training at a learned temperature; three rounds.
+    """Match keypoints one to one by DCP's features, and refine the pose in three rounds.
 
-    Trained on whatever rotations the problems have, where the paper trains on Euler angles up to 45°.
+    Keypoints are the points with the longest features. In training, matches are sampled at a learned temperature. Trained on the
+    rotations of the problems, whereas the paper trains on Euler angles up to 45°.
     """
 
     variants = {"prnet": {}}

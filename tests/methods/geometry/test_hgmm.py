@@ -12,7 +12,7 @@ from sklearn.mixture import GaussianMixture
 from methods.geometry import hgmm as hgmm
 from tests.methods.clouds import lumpy
 
-GROWTH = hgmm.Growth(levels=3, floor=1e-4, flat=0.0, least=32, iterations=30, tolerance=0.0)
+GROWTH = hgmm.FitParameters(levels=3, floor=1e-4, flat=0.0, least=32, iterations=30, tolerance=0.0)
 
 
 def turn(degrees: float, seed: int = 1) -> np.ndarray:
@@ -20,8 +20,8 @@ def turn(degrees: float, seed: int = 1) -> np.ndarray:
     return Rotation.from_rotvec(np.deg2rad(degrees) * axis / np.linalg.norm(axis)).as_matrix()
 
 
-def grown(points: np.ndarray, how: hgmm.Growth = GROWTH) -> hgmm.Tree:
-    return hgmm.grow(torch.as_tensor(points), how)
+def grown(points: np.ndarray, how: hgmm.FitParameters = GROWTH) -> hgmm.Tree:
+    return hgmm.fit_tree(torch.as_tensor(points), how)
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ def test_the_likelihood_never_falls_during_em_in_any_level(points: np.ndarray) -
 def test_one_level_agrees_with_scikit_learn_from_the_same_start() -> None:
     points = lumpy(2000)
     how = GROWTH._replace(levels=1, floor=1e-6, iterations=16)
-    first = hgmm.grow(torch.as_tensor(points), how._replace(iterations=1)).levels[0]
-    level = hgmm.grow(torch.as_tensor(points), how).levels[0]
+    first = hgmm.fit_tree(torch.as_tensor(points), how._replace(iterations=1)).levels[0]
+    level = hgmm.fit_tree(torch.as_tensor(points), how).levels[0]
     start = (first.axes / first.variance[:, None, :]) @ first.axes.transpose(1, 2)
     other = GaussianMixture(
         8,

@@ -116,7 +116,7 @@ def test_unpacking_stays_in_its_folder(tmp_path: Path) -> None:
 def test_the_command_says_where_or_why() -> None:
     done = subprocess.run([sys.executable, "-m", "methods.native.teaser"], capture_output=True, text=True, timeout=300)
     assert (
-        native.BUILT in {f.name for f in Path(done.stdout.strip().removeprefix("TEASER++: ")).iterdir()}
+        native.LIBRARY in {f.name for f in Path(done.stdout.strip().removeprefix("TEASER++: ")).iterdir()}
         if done.returncode == 0
         else ("teaser is unavailable" in done.stderr)
     )
