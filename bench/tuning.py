@@ -33,7 +33,7 @@ from datasets.problems import Problem, ProblemKey, make_problem
 from methods.base import LogUniform
 from methods.core.registry import MethodEntry, MethodSpec
 from methods.core.tuned import TUNED, read_tuned, tuned_file
-from methods.learned.training import Part
+from methods.learned.training_data import Part
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -1,4 +1,4 @@
-"""The public contract of a registration method: what an adapter imports.
+"""Public contract of a registration method, for adapters.
 
 >>> from methods.base import Method, NoSolution, rigid
 """

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 
-from methods.learned.weights import MALLOC
+from methods.learned.weights import MALLOC, WEIGHTS_FOLDER
 
 if any(os.environ.get(name) != value for name, value in MALLOC.items()):  # read by the C library when a process starts
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **MALLOC})
@@ -28,10 +28,10 @@ from bench.isolation.protocol import Limits, MethodSetup
 from datasets.problems import Problem, ProblemKey, make_problem
 from datasets.registry import DataRegistry
 from methods.core.registry import MethodRegistry
-from methods.deepgmr import DeepGMR, usable_precision
-from methods.learned.base import FOLDER
-from methods.nn.pointnet import QuantisedLayer
-from methods.nn.spread import spread
+from methods.deepgmr import DeepGMR
+from methods.learned.gmr import usable_precision
+from methods.nn.inference import QuantisedLayer
+from methods.nn.threads import thread_map
 from performance.plain_deepgmr import PlainDeepGMR
 
 POINTS = (1000, 2000, 3000, 4000, 5000)
@@ -130,7 +130,7 @@ def products(ours: DeepGMR, rounds: int) -> None:
 
     for threads in THREADS:
         torch.set_num_threads(threads)
-        ms = [timed(lambda: spread(cloud, range(2 * BATCH))) for _ in range(rounds + 1)][1:]
+        ms = [timed(lambda: thread_map(cloud, range(2 * BATCH))) for _ in range(rounds + 1)][1:]
         print(f"{threads} threads: {1e3 * BATCH / np.median(ms):.0f} pairs/s if there were nothing but the products")
 
 
@@ -156,7 +156,7 @@ def beside_others(rounds: int, threads: int) -> None:
 
 def main(rounds: int) -> None:
     """Print the tables, with the load of the machine before and after."""
-    file = FOLDER / "deepgmr_shapes40_noisy.safetensors"
+    file = WEIGHTS_FOLDER / "deepgmr_shapes40_noisy.safetensors"
     plain = PlainDeepGMR(file)
     for precision in dict.fromkeys(usable_precision(narrowest, "cpu") for narrowest in ("int8", "bfloat16")):
         ours = DeepGMR(weights=str(file), precision=precision)

@@ -42,7 +42,7 @@ def errors(method: DeepGMR, drawn: list[Problem]) -> dict[str, NDArray[np.float6
     for i, problem in enumerate(drawn):
         pairs = clouds(problem, i)
         with torch.inference_mode():
-            gamma = {key: [net(net.describe(cloud)).double() for cloud in pair] for key, pair in pairs.items()}
+            gamma = {key: [net(net.features(cloud)).double() for cloud in pair] for key, pair in pairs.items()}
             for case, (features, points) in CASES.items():
                 mixtures = [mixture(g, c.double()) for g, c in zip(gamma[features], pairs[points], strict=True)]
                 T = align(*mixtures, net.config.centring)[0].numpy()

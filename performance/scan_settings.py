@@ -89,7 +89,7 @@ def error(problem: Problem, solver: Callable[[UnitPair, Settings], Any], s: Sett
     pair = unit_pair(problem.source, problem.target)
     open3d().utility.random.seed(problem.key.index)
     try:
-        T = pair.answer(solver(pair, s))
+        T = pair.to_original(solver(pair, s))
         T = refined(problem, T) if solver is ransac else T
     except NoSolution:
         T = np.eye(4)

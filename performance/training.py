@@ -13,7 +13,7 @@ import os
 import resource
 import sys
 
-from methods.learned.weights import MALLOC
+from methods.learned.weights import MALLOC, WEIGHTS_FOLDER
 
 if any(os.environ.get(name) != value for name, value in MALLOC.items()):  # read by the C library when a process starts
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **MALLOC})
@@ -25,8 +25,9 @@ import numpy as np
 import torch
 
 from datasets.registry import DataRegistry
-from methods.learned.base import FOLDER
-from methods.learned.training import Batch, Part, Settings, Trainer, collate, draw, prefetch
+from methods.learned.training import Trainer
+from methods.learned.training_config import Settings
+from methods.learned.training_data import Batch, Part, collate, generate, prefetch
 from methods.nn.gmr import Estimate
 from methods.nn.pointnet import PointLayer
 from performance.plain_deepgmr import PlainDeepGMR
@@ -39,7 +40,7 @@ class PlainTrainer(Trainer):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self.plain = PlainDeepGMR(FOLDER / "deepgmr_shapes40_noisy.safetensors")
+        self.plain = PlainDeepGMR(WEIGHTS_FOLDER / "deepgmr_shapes40_noisy.safetensors")
         self.layers = torch.nn.ModuleList([self.plain.local, self.plain.head]).train()
         self.optimiser = torch.optim.AdamW(self.layers.parameters(), lr=settings.lr)
 
@@ -89,7 +90,7 @@ def main(steps: int) -> None:
     ours = Trainer(SETTINGS)
 
     def make(step: int) -> Batch:
-        problems = draw(part, SETTINGS, SETTINGS.points[0], step * SETTINGS.batch, SETTINGS.batch)
+        problems = generate(part, SETTINGS, SETTINGS.points[0], step * SETTINGS.batch, SETTINGS.batch)
         return collate(ours.network, problems, SETTINGS.device)
 
     load_average = ", ".join(f"{value:.1f}" for value in os.getloadavg())

@@ -246,9 +246,9 @@ def _convention_flags(command: argparse.ArgumentParser) -> None:
 
 
 def _train_flags(train: argparse.ArgumentParser) -> None:
-    from methods.learned import training
+    from methods.learned import training, training_config
 
-    training.add_arguments(train)
+    training_config.add_arguments(train)
     train.set_defaults(do=lambda flags: training.run(flags))
 
 

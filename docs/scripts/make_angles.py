@@ -21,7 +21,8 @@ from datasets.problems import Problem, ProblemKey, make_problem
 from datasets.registry import DataRegistry
 from methods.base import Method, NoSolution
 from methods.core.registry import MethodRegistry
-from methods.learned import training
+from methods.learned.training import build_network
+from methods.learned.training_data import Part
 from methods.learned.weights import Card, save
 
 HERE = Path(__file__).resolve().parents[1]
@@ -37,7 +38,7 @@ def untrained(name: str, folder: Path) -> str:
     import torch
 
     torch.manual_seed(0)
-    net = training.build(name)
+    net = build_network(name)
     file = folder / f"{name}.safetensors"
     save(file, net.state_dict(), Card(name, asdict(net.config)))
     return f"{name}[weights={file}]"
@@ -52,7 +53,7 @@ def ready(text: str) -> Method:
 
 def problems(angle: float, count: int) -> list[Problem]:
     """Held-out problems, noisy, turned by an angle about random axes: the same objects for every angle."""
-    part = training.Part(DataRegistry.at().spec("shapes40").objects(), held_out=True)
+    part = Part(DataRegistry.at().spec("shapes40").objects(), held_out=True)
     key = ProblemKey("shapes40", "noisy", POINTS, 0, 0, "train", "axis_angle", (angle, angle))
     return [make_problem(part, replace(key, index=i)) for i in range(count)]
 

@@ -1,6 +1,6 @@
-"""What a registration method is.
+"""Contract of a registration method.
 
-A subclass of `Method` in a file of this folder (or of a `--plugins` folder) is found by its file and named after it.
+A subclass of `Method` in a file of `methods/` (or of a `--plugins` folder) is discovered and named after the file.
 """
 
 from __future__ import annotations
@@ -16,23 +16,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 Cloud = NDArray[np.float32]
+"""Points (N, 3)."""
 Pose = NDArray[np.float64]
+"""Rigid transformation (4, 4)."""
 
 
 class NoSolution(Exception):
-    """Raised by a method that has no answer for a pair. Say why; it is counted as a failure, status `no_solution`."""
+    """Raised by a method without a pose for a pair, with the reason; counted as a failure, status `no_solution`."""
 
 
 class Unavailable(Exception):
-    """Raised by `setup` or `check_available` when a method cannot run here: the reason and the command that mends it."""
+    """Raised by `setup` or `check_available` if a method cannot run on this machine: the reason and the command that fixes it."""
 
 
 @dataclass(frozen=True)
 class LogUniform:
-    """Where a search looks for a parameter: above 0, drawn evenly in its logarithm; whole numbers if both ends are.
+    """Search range of a positive parameter, sampled uniformly in its logarithm; integers if both ends are.
 
     Attributes:
-        low, high: the ends, included.
+        low, high: the ends, inclusive.
     """
 
     low: float
@@ -40,12 +42,12 @@ class LogUniform:
 
 
 class Gaussians(NamedTuple):
-    """A mixture as a method sees a cloud (N, 3).
+    """Gaussian mixture by which a method represents a cloud (N, 3).
 
     Attributes:
-        shares: (N, J), each point's shares in the J Gaussians; rows sum to 1.
+        shares: (N, J), each point's probabilities of the J Gaussians; rows sum to 1.
         weights: (J,), sum to 1.
-        means: (J, 3), in the cloud's own frame and units.
+        means: (J, 3), in the cloud's frame and units.
         radii: (J,), the standard deviation along any one axis.
     """
 
@@ -56,7 +58,7 @@ class Gaussians(NamedTuple):
 
 
 class CallContext:
-    """What one call leaves behind besides its pose: stage times, notes, and the call's generator."""
+    """State of one call beside its pose: stage times in seconds, notes, and the random generator."""
 
     def __init__(self) -> None:
         self.stages: dict[str, float] = {}
@@ -69,20 +71,28 @@ class CallContext:
 class Method:
     """Base of every method. Annotated fields of a subclass are its parameters (`--methods "icp[trim=0.3]"`).
 
+    >>> class Centroids(Method):
+    ...     '''Move centroid onto centroid.'''
+    ...     share: float = 1.0
+    ...     def register(self, source, target):
+    ...         return rigid(np.eye(3), self.share * (target.mean(axis=0) - source.mean(axis=0)))
+    >>> Centroids(share=0.5)
+    Centroids(share=0.5)
+
     Class attributes a subclass may set:
         kind: "local" (needs a good start), "global", "learned" or "control".
-        local: True if `register` takes a third argument `init` (4, 4); usable after `+`, as in `fgr+icp`.
-        random: True if the answer depends on `self.rng` / `self.seed`.
-        batched: True if `register_batch` solves several pairs at once, faster than one after another. Not for random
-            methods: a batch has one seed.
-        requires: importable packages it needs; if one is missing the method is listed as unavailable.
-        environment: environment variables its process must start with, e.g. {"OMP_THREAD_LIMIT": "1"}; what the
-            library reads before any Python of ours runs belongs here.
-        variants: names and parameters of what this class offers, e.g. {"ransac10k": {"iterations": 10_000}}.
-            Without it there is one variant, named after the file.
-        search: what `bench.py tune` may vary, by parameter: a tuple of values, or a `LogUniform`. Those of the bases
-            count, too; what a variant fixes stays fixed.
-        in_all: False for what `--methods all` leaves out: variants for one question, such as ablations.
+        local: True if `register` takes a third argument `init` (4, 4); such a method may follow a `+`, as in `fgr+icp`.
+        random: True if the pose depends on `self.rng` or `self.seed`.
+        batched: True if `register_batch` solves several pairs at once, faster than in sequence. Not for random
+            methods, because a batch has one seed.
+        requires: importable packages; if one is missing, the method is listed as unavailable.
+        environment: environment variables that must be set when its process starts, such as {"OMP_THREAD_LIMIT": "1"}:
+            those that a library reads when it is loaded.
+        variants: name to parameters, such as {"ransac10k": {"iterations": 10_000}}. Without it, the class has one
+            variant, named after the file.
+        search: search ranges of `bench.py tune`, by parameter: a tuple of values, or a `LogUniform`. The ranges of base
+            classes apply, too; parameters that a variant sets are not varied.
+        in_all: False to exclude it from `--methods all`, such as for ablations.
     """
 
     kind: ClassVar[str] = "global"
@@ -101,7 +111,7 @@ class Method:
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Method:
         self = super().__new__(cls)
-        object.__setattr__(self, "state", {})  # what `setup` loads; parameters stay frozen
+        object.__setattr__(self, "state", {})  # writable, unlike the parameters
         object.__setattr__(self, "scratch", CallContext())
         return self
 
@@ -110,17 +120,18 @@ class Method:
 
     @classmethod
     def check_available(cls) -> None:
-        """Raise `Unavailable` if something beside `requires` is missing. Must be cheap."""
+        """Raise `Unavailable` if anything other than `requires` is missing. Must be fast."""
 
     def setup(self, device: str, seed: int, domain: str) -> None:
         """Load state once per process: `self.state["model"] = …`.
 
-        Note the SHA-256 of a file that answers depend on, `self.note(sha256=…)`: a run isn't continued after it changed.
+        Note the SHA-256 of a file on which poses depend, `self.note(sha256=…)`: a run is not resumed after it has changed.
 
         Args:
-            device: "cpu" or a torch device string.
+            device: "cpu" or another torch device string.
             seed: seed of the run.
-            domain: what the run is about, such as "modelnet40" or "modelnet40/first20"; chooses weights.
+            domain: data set of the run, such as "modelnet40", or "modelnet40/first20" for its first 20 categories; chooses
+                weights.
         """
 
     def register(self, source: Cloud, target: Cloud) -> Pose:
@@ -134,34 +145,40 @@ class Method:
             T_target_source (4, 4) float64: maps source points into the target's frame.
 
         Raises:
-            NoSolution: the method has no answer.
+            NoSolution: the method finds no pose.
+
+        >>> from methods.pca import PrincipalAxes
+        >>> source = np.random.default_rng(0).normal(size=(100, 3)) * [3, 2, 1] + [0, 0, 5]
+        >>> T = PrincipalAxes().register(source, source + [1, 2, 3])
+        >>> T[:3, 3].round(6).tolist()
+        [1.0, 2.0, 3.0]
         """
-        raise NoSolution("this class does not register")
+        raise NoSolution("this class does not implement register")
 
     def register_batch(self, sources: Sequence[Cloud], targets: Sequence[Cloud]) -> list[Pose | NoSolution]:
-        """Estimate the poses of several pairs; here one after another, in a class with `batched = True` at once.
+        """Estimate the poses of several pairs: by default in sequence, in a class with `batched = True` at once.
 
         Args:
-            sources: B clouds (N, 3) float32, all of one size.
-            targets: B clouds (M, 3) float32, all of one size, which may be another.
+            sources: B clouds (N, 3) float32 of one size.
+            targets: B clouds (M, 3) float32 of one size.
 
         Returns:
-            B answers in the order of the pairs, each what `register` gives for its pair within the tolerance of floats: a pose
-            T_target_source (4, 4) float64, or a `NoSolution` with the reason. What is wrong with one pair, such as
-            a value that is not finite, must not change the answers of the others.
+            For each pair in order, the result of `register` up to rounding: a pose T_target_source (4, 4) float64, or a
+            `NoSolution` with the reason. A fault of one pair, such as a value that is not finite, must not change the
+            results of the others.
         """
-        answers: list[Pose | NoSolution] = []
+        results: list[Pose | NoSolution] = []
         for source, target in zip(sources, targets, strict=True):
             try:
-                answers.append(self.register(source, target))
+                results.append(self.register(source, target))
             except NoSolution as reason:
-                answers.append(reason)
-        return answers
+                results.append(reason)
+        return results
 
     def gaussians(self, source: Cloud, target: Cloud) -> tuple[Gaussians, Gaussians] | None:
-        """The mixtures by which the method matches source and target, component by component; None if it has none.
+        """Return the mixtures by which the method matches source and target, component by component; None if it has none.
 
-        For pictures: `bench.py draw gmm`.
+        Used by the figures of `bench.py draw gmm`.
         """
         return None
 
@@ -180,10 +197,8 @@ class Method:
         """Whether the method overrides `gaussians`."""
         return type(self).gaussians is not Method.gaussians
 
-    # What the harness and the method tell each other around one call.
-
     def begin(self, seed: int) -> None:
-        """Called before every `register`: fresh stages, notes and generator."""
+        """Clear stages, notes and generator; the harness calls it before every `register`."""
         self.scratch.stages.clear()
         self.scratch.notes.clear()
         self.scratch.key = seed
@@ -191,33 +206,58 @@ class Method:
 
     @property
     def rng(self) -> np.random.Generator:
-        """The generator of this call; its seed comes from the problem's key."""
-        if self.scratch.rng is None:  # made when asked for: most methods never do
+        """The random generator of this call; its seed is derived from the problem's key.
+
+        >>> method = Method()
+        >>> method.begin(seed=7)
+        >>> first = method.rng.normal()
+        >>> method.begin(seed=7)
+        >>> method.rng.normal() == first
+        True
+        """
+        if self.scratch.rng is None:  # created on first use: most methods never use it
             self.scratch.rng = np.random.default_rng(self.scratch.key)
         return self.scratch.rng
 
     @property
     def seed(self) -> int:
-        """The seed of this call, 31 bits, for libraries that want an int."""
+        """The seed of this call, 31 bits, for libraries that take an integer."""
         return self.scratch.key % 2**31
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time a part of `register`: normals, features, matching, solve, refine. Adds up if entered again."""
+        """Time a part of `register`, such as normals, features, matching, solve or refine; repeated stages add up.
+
+        >>> method = Method()
+        >>> with method.stage("solve"):
+        ...     _ = sum(range(1000))
+        >>> method.scratch.stages["solve"] > 0
+        True
+        """
         start = time.perf_counter()
         try:
             yield
         finally:
-            spent = time.perf_counter() - start
-            self.scratch.stages[name] = self.scratch.stages.get(name, 0.0) + spent
+            seconds = time.perf_counter() - start
+            self.scratch.stages[name] = self.scratch.stages.get(name, 0.0) + seconds
 
     def note(self, **facts: Any) -> None:
-        """Record what the method says of its own answer (confidence, iterations, inliers). Never used as a score."""
+        """Record facts about the pose, such as confidence, iterations or inliers. They are never used as a score.
+
+        >>> method = Method()
+        >>> method.note(iterations=12, confidence=0.9)
+        >>> method.scratch.notes
+        {'iterations': 12, 'confidence': 0.9}
+        """
         self.scratch.notes.update(facts)
 
 
 def rigid(rotation: NDArray[Any], translation: NDArray[Any]) -> Pose:
-    """The (4, 4) float64 matrix of a rotation (3, 3) and a translation (3,)."""
+    """Build the (4, 4) float64 matrix of a rotation (3, 3) and a translation (3,).
+
+    >>> rigid(np.eye(3), [1, 2, 3]).tolist()
+    [[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, 0.0, 2.0], [0.0, 0.0, 1.0, 3.0], [0.0, 0.0, 0.0, 1.0]]
+    """
     T = np.eye(4)
     T[:3, :3] = rotation
     T[:3, 3] = translation

@@ -1,4 +1,4 @@
-"""Which files a Python file is made of: what it imports, by its code. Nothing is run."""
+"""Source files of a method, hashed: a run records them, and so notices when a method's code has changed."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from typing import Any
 
 
 def source_files(file: Path, packages: Mapping[Path, Path]) -> set[Path]:
-    """The file, and the files of some packages that it imports, directly or by one of them, anywhere in their code.
+    """Find the source files a module depends on, transitively, without importing it.
 
-    Sources in other languages count, too, where a file names one that lies in the folder `native` beside it. A file that
-    does not compile imports nothing: Python could not run it either. Packages without `__init__.py` are not followed.
+    A source in another language counts if it lies in the folder `native` beside a Python file that names it. A file that
+    does not compile has no imports. Namespace packages (without `__init__.py`) are not followed.
 
     Args:
         file: a Python file.
         packages: folders whose files count, each with the folder from which their modules are named.
+
+    Returns:
+        The file itself and its dependencies within `packages`.
     """
     finder = _PackageFinder(packages)
     root = next((root for folder, root in packages.items() if folder in file.parents), None)
@@ -25,10 +28,10 @@ def source_files(file: Path, packages: Mapping[Path, Path]) -> set[Path]:
         finder.load_file(str(file))
     else:
         finder.import_hook(".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__"))
-    places = (getattr(module, "__file__", None) for module in finder.modules.values())
-    found = {Path(place) for place in places if place}
-    pairs = ((one, source) for one in found for source in _native_folder(one).glob("*") if source.is_file())
-    return found | {source for one, source in pairs if source.name.encode() in one.read_bytes()}
+    paths = (getattr(module, "__file__", None) for module in finder.modules.values())
+    python_files = {Path(path) for path in paths if path}
+    pairs = ((user, source) for user in python_files for source in _native_folder(user).glob("*") if source.is_file())
+    return python_files | {source for user, source in pairs if source.name.encode() in user.read_bytes()}
 
 
 def file_hashes(file: Path, packages: Mapping[Path, Path]) -> dict[str, str]:
@@ -41,12 +44,12 @@ def file_hashes(file: Path, packages: Mapping[Path, Path]) -> dict[str, str]:
 
 
 def _native_folder(file: Path) -> Path:
-    """Folder with the compiled sources that a Python file may name: its own if that is `native`, else `native` beside it."""
+    """Return the folder of the compiled sources that a Python file may name: its own if named `native`, else `native/` in it."""
     return file.parent if file.parent.name == "native" else file.parent / "native"
 
 
 class _PackageFinder(ModuleFinder):
-    """Keeps to the packages, and passes over what does not compile."""
+    """Module finder that stays within some packages and skips files that do not compile."""
 
     def __init__(self, packages: Mapping[Path, Path]) -> None:
         super().__init__(path=list(dict.fromkeys(map(str, packages.values()))))
@@ -55,14 +58,14 @@ class _PackageFinder(ModuleFinder):
     def find_module(self, name: str, path: Any, parent: Module | None = None) -> Any:
         """See `ModuleFinder.find_module`."""
         try:
-            opened, place, kind = super().find_module(name, path, parent)
-        except AttributeError:  # what it makes of a folder without `__init__.py`
+            handle, location, kind = super().find_module(name, path, parent)
+        except AttributeError:  # raised by ModuleFinder for a folder without `__init__.py`
             raise ImportError(name) from None
-        if place is None or not any(folder == Path(place) or folder in Path(place).parents for folder in self.folders):
-            if opened:
-                opened.close()
+        if location is None or not any(f == Path(location) or f in Path(location).parents for f in self.folders):
+            if handle:
+                handle.close()
             raise ImportError(name)
-        return opened, place, kind
+        return handle, location, kind
 
     def load_module(self, fqname: str, fp: Any, pathname: str, file_info: Any) -> Any:
         """See `ModuleFinder.load_module`."""

@@ -1,7 +1,7 @@
-"""What the geometric methods share: checked clouds at unit scale, normals, FPFH, mutual matches, and a checked answer.
+"""Steps that geometric methods share: clouds at unit scale, normals, FPFH features, mutual matches, and a checked pose.
 
-Every radius in these methods is a fraction of the pair's scale, so that an object in millimetres, a unit object and a
-room in metres are treated alike.
+Every radius is a fraction of the pair's scale, so that an object in millimetres, a unit object and a room in metres are
+treated alike.
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ Normals = NDArray[np.float64]
 Row = Sequence[float]
 
 ORIENTATIONS = ("outward", "tangent_plane", "none")
+"""Ways to orient normals, see `normals`."""
 _ROUNDING = 4 * float(np.finfo(np.float32).eps)
-QUANTILE = 0.95  # of the distances from the centroid: a few far outliers do not change the scale
+"""Relative rounding error of coordinates in float32."""
+QUANTILE = 0.95
+"""Quantile of the distances from the centroid that defines the scale: few far outliers do not change it."""
 
 
 class UnitPair(NamedTuple):
-    """Two clouds (N, 3) and (M, 3), each moved to its centroid and divided by one common scale."""
+    """Two clouds (N, 3) and (M, 3), each centred on its centroid and divided by a common scale."""
 
     source: Points
     target: Points
@@ -38,12 +41,12 @@ class UnitPair(NamedTuple):
     scale: float
 
     def to_unit(self, T: Pose) -> Pose:
-        """A pose (4, 4) between the clouds as given, expressed between the unit clouds."""
+        """Convert a pose (4, 4) between the original clouds to one between the unit clouds."""
         moved = T[:3, :3] @ self.source_centre + T[:3, 3] - self.target_centre
         return rigid(T[:3, :3], moved / self.scale)
 
-    def answer(self, T: NDArray[Any]) -> Pose:
-        """A pose (4, 4) between the unit clouds, expressed between the clouds as given.
+    def to_original(self, T: NDArray[Any]) -> Pose:
+        """Convert a pose (4, 4) between the unit clouds to one between the original clouds.
 
         Raises:
             NoSolution: the pose is not finite, or its rotation is not one (to 1e-6).
@@ -60,7 +63,10 @@ class UnitPair(NamedTuple):
 
 
 def _is_rotation(first: Row, second: Row, third: Row) -> bool:
-    """Whether rows of a matrix are orthonormal and right-handed, to 1e-6: two are, and the third is their cross product."""
+    """Return whether the rows of a matrix are orthonormal and right-handed, to 1e-6.
+
+    Two are checked for length and angle, the third against their cross product.
+    """
     (a, b, c), (d, e, f), (g, h, i) = first, second, third
     unit = (a * a + b * b + c * c - 1, d * d + e * e + f * f - 1, a * d + b * e + c * f)
     cross = (b * f - c * e - g, c * d - a * f - h, a * e - b * d - i)
@@ -68,14 +74,14 @@ def _is_rotation(first: Row, second: Row, third: Row) -> bool:
 
 
 def unit_pair(source: Cloud, target: Cloud) -> UnitPair:
-    """Check two clouds and bring both to unit scale. In few operations on both at once: methods may take 4 ms.
+    """Check two clouds and bring both to unit scale, in few operations because some methods take only 4 ms.
 
-    The scale is the mean over the clouds of the distance from the centroid that 95 % of the points do not exceed: the
-    same under any rotation, and about 0.87 for objects whose farthest point is at 1.
+    The scale is the mean over the clouds of the 95 % quantile of the distances from the centroid: invariant to rotation, and
+    about 0.87 for objects whose farthest point is at 1.
 
     Raises:
-        NoSolution: a cloud cannot fix a pose: wrong shape, not finite, fewer than 3 points, all equal, or all on a line (to
-            rounding of float32).
+        NoSolution: a cloud does not determine a pose: wrong shape, not finite, fewer than 3 points, all equal, or all on a
+            line (to float32 rounding).
     """
     n, _ = _size(source, "source"), _size(target, "target")
     points = np.concatenate((source, target), dtype=np.float64)
@@ -91,7 +97,7 @@ def unit_pair(source: Cloud, target: Cloud) -> UnitPair:
 
 
 def _size(cloud: Cloud, name: str) -> int:
-    """How many points a cloud has, if that is enough."""
+    """Return the number of points of a cloud; raise `NoSolution` for a wrong shape or too few points."""
     shape = np.shape(cloud)
     if len(shape) != 2 or shape[1] != 3:
         raise NoSolution(f"the {name} has shape {shape}, not (N, 3)")
@@ -101,7 +107,7 @@ def _size(cloud: Cloud, name: str) -> int:
 
 
 def _to_centroid(cloud: Points, name: str) -> Points:
-    """Move a cloud (N, 3) in place to its centroid (3,), and return that."""
+    """Centre a cloud (N, 3) in place; return its centroid (3,)."""
     centre = np.einsum("ij->j", cloud) / len(cloud)
     if not all(map(math.isfinite, centre.tolist())):
         raise NoSolution(f"the {name} has coordinates that are not finite")
@@ -110,46 +116,46 @@ def _to_centroid(cloud: Points, name: str) -> Points:
 
 
 def _refuse_degenerate(name: str, cloud: Points, centre: Points, squares: Points) -> None:
-    """Raise `NoSolution` if a cloud (N, 3) about its centroid, with squared distances (N,) from it, can't fix a pose."""
+    """Raise `NoSolution` if a centred cloud (N, 3), with squared distances (N,) from its centroid, determines no pose."""
     rounding = _ROUNDING * (math.sqrt(squares.max()) + max(map(abs, centre.tolist())))
-    first, second = _spreads(cloud.T @ cloud / len(cloud))
+    first, second = _deviations(cloud.T @ cloud / len(cloud))
     if first <= rounding:
         raise NoSolution(f"all points of the {name} are equal")
     if second <= max(rounding, 1e-6 * first):
         raise NoSolution(f"all points of the {name} lie on a line")
 
 
-def _spreads(covariance: Points) -> tuple[float, float]:
-    """About the largest and the middle standard deviation of a cloud, from the coefficients of the characteristic polynomial."""
+def _deviations(covariance: Points) -> tuple[float, float]:
+    """Estimate the largest and the middle standard deviation of a cloud from the characteristic polynomial's coefficients."""
     (a, b, c), (_, d, e), (_, _, f) = covariance.tolist()
     trace, minors = a + d + f, (a * d - b * b) + (a * f - c * c) + (d * f - e * e)
     return math.sqrt(trace), math.sqrt(max(minors, 0.0) / trace) if trace else 0.0
 
 
 def radius(squares: Points) -> float:
-    """The quantile of distances whose squares are given (N,), which it reorders: np.quantile's, in a fifth of its time."""
-    place = QUANTILE * (len(squares) - 1)
-    low = int(place)
+    """Compute the quantile of distances from their squares (N,), which are reordered; in a fifth of the time of np.quantile."""
+    position = QUANTILE * (len(squares) - 1)
+    low = int(position)
     squares.partition((low, low + 1))
     below, above = map(math.sqrt, squares[low : low + 2].tolist())
-    return below + (above - below) * (place - low)
+    return below + (above - below) * (position - low)
 
 
 def nearest_rotation(R: NDArray[Any]) -> Points:
-    """The rotation (3, 3) nearest to a matrix that is one but for the rounding of a library."""
+    """Return the rotation (3, 3) nearest to a matrix that is a rotation up to a library's rounding."""
     U, _, Vt = np.linalg.svd(np.asarray(R, dtype=np.float64))
     return np.asarray(U @ np.diag([1.0, 1.0, np.linalg.det(U @ Vt)]) @ Vt)
 
 
 def normals(points: Points, radius: float, orientation: str) -> Normals:
-    """Unit normals (N, 3) of a cloud centred on 0, from the at most 30 neighbours within the radius.
+    """Estimate the unit normals (N, 3) of a centred cloud, from at most 30 neighbours within the radius.
 
     Args:
         points: (N, 3).
         radius: neighbourhood, in the unit of the points.
-        orientation: "outward" turns each away from the centroid (right for whole objects, and the same rule in both
-            clouds is what FPFH needs); "tangent_plane" makes neighbours agree along a spanning tree, then turns all
-            of them together so that most point outward; "none" leaves the signs to the eigenvectors.
+        orientation: "outward" points each away from the centroid (correct for whole objects, and consistent between the two
+            clouds, which FPFH needs); "tangent_plane" makes neighbours agree along a spanning tree, then flips all
+            together so that most point outward; "none" keeps the signs of the eigenvectors.
     """
     o3d = open3d()
     cloud = point_cloud(points)
@@ -166,7 +172,7 @@ def normals(points: Points, radius: float, orientation: str) -> Normals:
 
 
 def require_positive(method: Method, *but: str) -> None:
-    """Raise `InputError` for a number among a method's parameters, `but` some, that is not finite and above 0."""
+    """Raise `InputError` for a numeric parameter, except those named in `but`, that is not finite and above 0."""
     for field in fields(method):  # type: ignore[arg-type]
         value = getattr(method, field.name)
         if field.name not in but and isinstance(value, int | float) and not 0 < value < np.inf:
@@ -175,12 +181,12 @@ def require_positive(method: Method, *but: str) -> None:
 
 
 class FeatureMethod(Method):
-    """Base of the methods that start from FPFH matches. Radii are fractions of the pair's scale.
+    """Base of the methods on FPFH matches. Radii are fractions of the pair's scale.
 
     Parameters:
         normal_radius: neighbourhood of the normals.
-        feature_radius: neighbourhood of FPFH (Rusu 2009).
-        feature_neighbours: the most neighbours FPFH looks at within that radius.
+        feature_radius: neighbourhood of the FPFH features (Rusu 2009).
+        feature_neighbours: maximum number of neighbours of FPFH within that radius.
         orientation: of the normals, see `normals`.
     """
 
@@ -202,7 +208,7 @@ class FeatureMethod(Method):
             raise unknown("orientation", self.orientation, ORIENTATIONS)
 
     def matches(self, pair: UnitPair) -> Matches:
-        """Index pairs (K, 2) of points of source and target that are each other's nearest in FPFH space, K >= 3.
+        """Return index pairs (K, 2), K >= 3, of source and target points that are mutual nearest neighbours in FPFH space.
 
         Raises:
             NoSolution: fewer than 3 matches.
@@ -216,16 +222,20 @@ class FeatureMethod(Method):
             search = open3d().geometry.KDTreeSearchParamHybrid(self.feature_radius, self.feature_neighbours)
             features = [reg.compute_fpfh_feature(cloud, search) for cloud in clouds]
         with self.stage("matching"):
-            # ratio 0: never fall back to one-way matches when few are mutual
-            found = np.asarray(reg.correspondences_from_features(*features, True, 0.0), dtype=np.intp).reshape(-1, 2)
-        self.note(matches=len(found))
-        if len(found) < 3:
-            raise NoSolution(f"{len(found)} mutual FPFH matches; a pose needs 3")
-        return found
+            # ratio 0: never fall back to one-way matches if few are mutual
+            matches = np.asarray(reg.correspondences_from_features(*features, True, 0.0), dtype=np.intp).reshape(-1, 2)
+        self.note(matches=len(matches))
+        if len(matches) < 3:
+            raise NoSolution(f"{len(matches)} mutual FPFH matches; a pose needs 3")
+        return matches
 
     def matched_points(self, pair: UnitPair, limit: int) -> tuple[Points, Points]:
-        """The matches' points (K, 3) in both clouds, at most `limit` of them, evenly thinned. Raises as `matches`."""
-        found = self.matches(pair)
-        if len(found) > limit:
-            found = found[np.linspace(0, len(found) - 1, limit).astype(np.intp)]
-        return pair.source[found[:, 0]], pair.target[found[:, 1]]
+        """Return the matched points (K, 3) of both clouds, evenly subsampled to at most `limit` matches.
+
+        Raises:
+            NoSolution: see `matches`.
+        """
+        matches = self.matches(pair)
+        if len(matches) > limit:
+            matches = matches[np.linspace(0, len(matches) - 1, limit).astype(np.intp)]
+        return pair.source[matches[:, 0]], pair.target[matches[:, 1]]

@@ -1,7 +1,7 @@
 """Trees of Gaussian mixtures and registration by them (Eckart et al., ECCV 2018), in torch; float64 throughout.
 
-A point p stands as its monomials (1, x, y, z, xx, xy, xz, yy, yz, zz). The logarithm of a weighted Gaussian is a linear function
-of these, so a level of the tree is a matrix, and the sums that EM needs are weighted sums of the same ten numbers.
+A point is represented by its monomials (1, x, y, z, xx, xy, xz, yy, yz, zz). The logarithm of a weighted Gaussian is a linear
+function of these, so a level of the tree is a matrix, and the sums that EM needs are weighted sums of the same ten numbers.
 """
 
 from __future__ import annotations
@@ -15,24 +15,29 @@ from torch import Tensor
 from methods.core.base import NoSolution
 
 BRANCH = 8
+"""Children of a node."""
 _ROWS, _COLUMNS = [0, 0, 0, 1, 1, 2], [0, 1, 2, 1, 2, 2]
 _TWICE = [1.0, 2.0, 2.0, 1.0, 2.0, 1.0]
 _SYMMETRIC = [[0, 1, 2], [1, 3, 4], [2, 4, 5]]
-_DENSE = 64  # up to this many components all of a level cost less than gathering those of each point's node
-BLURRED_STEP = 0.1  # of the blur: steps smaller than this no longer find anything at that blur
-LEAST_SHARE = 1e-3  # of the source's points; from fewer no pose is taken
-_EMPTY = 1e-9  # points; a component with less has none
+_DENSE = 64
+"""Number of components up to which evaluating all of a level is faster than gathering those of each point's node."""
+BLURRED_STEP = 0.1
+"""Step, relative to the blur, below which the blur is halved."""
+LEAST_SHARE = 1e-3
+"""Minimum share of the source's points on the tree for a pose."""
+_EMPTY = 1e-9
+"""Number of points below which a component is empty."""
 
 
 class Level(NamedTuple):
     """One level of a tree: K = 8^depth components, each a Gaussian; the children of node j are the next level's 8 j … 8 j + 7.
 
     Attributes:
-        log_weight: of a component among its 7 siblings (K,); -inf for one without points.
+        log_weight: log weight among the 8 siblings (K,); -inf for an empty component.
         mean: (K, 3).
         variance: along the axes (K, 3), ascending.
         axes: columns (K, 3, 3).
-        open: whether points go on to the component's children (K,).
+        open: whether the component has children (K,).
     """
 
     log_weight: Tensor
@@ -42,7 +47,7 @@ class Level(NamedTuple):
     open: Tensor
 
     def coefficients(self, blur: float = 0.0) -> Tensor:
-        """Logarithms of the weighted densities (K, 10) as linear functions of the monomials; all variances grow by `blur`²."""
+        """Return the log weighted densities (K, 10) as linear functions of the monomials, with `blur`² added to all variances."""
         variance = self.variance + blur**2
         precision = (self.axes / variance[:, None, :]) @ self.axes.transpose(1, 2)
         linear = (precision @ self.mean[:, :, None])[..., 0]
@@ -52,17 +57,17 @@ class Level(NamedTuple):
         return torch.cat([constant[:, None], linear, -0.5 * quadratic], dim=1)
 
     def complexity(self) -> Tensor:
-        """The least variance as a share of all three (K,): 0 for a plane, 1/3 for a ball."""
+        """Return the smallest variance relative to the sum of the three (K,): 0 for a plane, 1/3 for a ball."""
         return self.variance[:, 0] / self.variance.sum(dim=1)
 
 
 def monomials(points: Tensor) -> Tensor:
-    """(N, 10) of points (N, 3)."""
+    """Compute the monomials (N, 10) of points (N, 3)."""
     return torch.cat([torch.ones_like(points[:, :1]), points, points[:, _ROWS] * points[:, _COLUMNS]], dim=1)
 
 
 def log_densities(coefficients: Tensor, terms: Tensor, node: Tensor) -> Tensor:
-    """Logarithms of the weighted densities (N, 8) of the children of each point's node.
+    """Compute the log weighted densities (N, 8) of the children of each point's node.
 
     Args:
         coefficients: of the children's level (8 P, 10).
@@ -76,7 +81,7 @@ def log_densities(coefficients: Tensor, terms: Tensor, node: Tensor) -> Tensor:
 
 
 def shares(log_density: Tensor) -> tuple[Tensor, Tensor]:
-    """E step: each point's shares (N, 8) in 8 siblings of weighted log densities (N, 8), and its log likelihood (N,)."""
+    """E step: compute each point's shares (N, 8) and log likelihood (N,) from log weighted densities of 8 siblings (N, 8)."""
     most = log_density.amax(dim=1, keepdim=True)
     density = (log_density - most).exp()
     total = density.sum(dim=1, keepdim=True)
@@ -84,17 +89,17 @@ def shares(log_density: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def moments(share: Tensor, terms: Tensor, node: Tensor, nodes: int) -> Tensor:
-    """Sums (8 nodes, 10) of the monomials (N, 10), weighted by shares (N, 8) in the children of each point's node (N,)."""
+    """Sum the monomials (N, 10), weighted by shares (N, 8) in the children of each point's node (N,): (8 nodes, 10)."""
     sums = terms.new_zeros(nodes, BRANCH * 10)
     sums.index_add_(0, node, (share[:, :, None] * terms[:, None, :]).flatten(1))
     return sums.view(-1, 10)
 
 
 def maximise(sums: Tensor, floor: float) -> Level:
-    """M step: the components of moments (K, 10), none open.
+    """M step: compute the components of moments (K, 10), none open.
 
-    Variances below `floor` are raised to it. That is the likelihood's maximum under the bound (the axes stay), so EM
-    never makes the likelihood fall.
+    Variances below `floor` are raised to it. This maximises the likelihood under the bound (the axes are unchanged), so EM
+    never decreases the likelihood.
     """
     mass = sums[:, 0]
     average = sums / mass.clamp_min(_EMPTY)[:, None]
@@ -108,10 +113,10 @@ def maximise(sums: Tensor, floor: float) -> Level:
 
 
 def seeds(points: Tensor, node: Tensor, nodes: int) -> Tensor:
-    """Which of the 8 seeds of its node is nearest to each point (N,).
+    """Return the index (N,) of the seed, among the 8 of its node, that is nearest to each point.
 
-    Seeds are points: first the farthest from the node's centroid, then each the farthest from those before. No random
-    number has a part in it, and no axis: they turn with the points.
+    Seeds are points: first the farthest from the node's centroid, then each the farthest from the previous ones. They depend
+    on no random number and no axis: they rotate with the points.
     """
     rows = torch.arange(len(points), device=points.device)
     count = torch.bincount(node, minlength=nodes)
@@ -122,22 +127,22 @@ def seeds(points: Tensor, node: Tensor, nodes: int) -> Tensor:
         peak = far.new_zeros(nodes).scatter_reduce_(0, node, far, "amax")
         at_peak = torch.where(far >= peak[node], rows, len(rows) - 1)
         seed = torch.full_like(count, len(rows) - 1).scatter_reduce_(0, node, at_peak, "amin")
-        found = (points - points[seed[node]]).square().sum(dim=1)
-        nearest = torch.where(found < best, child, nearest)
-        far = best = torch.minimum(best, found)
+        distance = (points - points[seed[node]]).square().sum(dim=1)
+        nearest = torch.where(distance < best, child, nearest)
+        far = best = torch.minimum(best, distance)
     return nearest
 
 
-class Growth(NamedTuple):
-    """How a tree is fitted.
+class FitParameters(NamedTuple):
+    """Parameters of a tree's fit.
 
     Attributes:
-        levels: the most levels.
-        floor: the least variance along an axis.
+        levels: maximum number of levels.
+        floor: minimum variance along an axis.
         flat: a component of at most this complexity is not split.
-        least: nor one of fewer points.
-        iterations: of EM, the most for a level.
-        tolerance: EM stops when the mean log likelihood gains less.
+        least: a component of fewer points is not split.
+        iterations: maximum iterations of EM in a level.
+        tolerance: EM stops when the mean log likelihood increases by less.
     """
 
     levels: int
@@ -149,51 +154,58 @@ class Growth(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """Levels, the coarsest first, and for each the mean log likelihood after every iteration of its EM."""
+    """Levels from coarse to fine, and for each the mean log likelihood after every EM iteration."""
 
     levels: list[Level]
     history: list[list[float]]
 
 
-def grow(points: Tensor, how: Growth) -> Tree:
-    """Fit a tree to points (N, 3), level by level; a point goes on to the children of its likeliest component."""
+def fit_tree(points: Tensor, parameters: FitParameters) -> Tree:
+    """Fit a tree to points (N, 3), level by level; a point passes to the children of its most likely component."""
     terms, node = monomials(points), torch.zeros(len(points), dtype=torch.long, device=points.device)
     tree = Tree([], [])
-    while len(points) and len(tree.levels) < how.levels:
+    while len(points) and len(tree.levels) < parameters.levels:
         nodes = BRANCH ** len(tree.levels)
-        level, log_density, told = fit_level(points, terms, node, nodes, how)
+        level, log_density, likelihoods = fit_level(points, terms, node, nodes, parameters)
         node = BRANCH * node + log_density.argmax(dim=1)
         count = torch.bincount(node, minlength=BRANCH * nodes)
-        level = level._replace(open=(count >= how.least) & (level.complexity() > how.flat))
+        level = level._replace(open=(count >= parameters.least) & (level.complexity() > parameters.flat))
         stay = level.open[node]
         points, terms, node = points[stay], terms[stay], node[stay]
         tree.levels.append(level)
-        tree.history.append(told)
+        tree.history.append(likelihoods)
     tree.levels[-1].open.fill_(False)
     return tree
 
 
 def fit_level(
-    points: Tensor, terms: Tensor, node: Tensor, nodes: int, how: Growth
+    points: Tensor, terms: Tensor, node: Tensor, nodes: int, parameters: FitParameters
 ) -> tuple[Level, Tensor, list[float]]:
-    """EM in all nodes of a level at once: the level, the points' log densities (N, 8) there, mean log likelihoods on the way."""
+    """Run EM in all nodes of a level at once.
+
+    Returns:
+        The level, the points' log densities (N, 8) in it, and the mean log likelihood after every iteration.
+    """
     share = torch.nn.functional.one_hot(seeds(points, node, nodes), BRANCH).to(points.dtype)
-    told: list[float] = []
+    likelihoods: list[float] = []
     while True:
-        level = maximise(moments(share, terms, node, nodes), how.floor)
+        level = maximise(moments(share, terms, node, nodes), parameters.floor)
         log_density = log_densities(level.coefficients(), terms, node)
         share, likelihood = shares(log_density)
-        told.append(float(likelihood.mean()))
-        if len(told) == how.iterations or (len(told) > 1 and told[-1] - told[-2] < how.tolerance):
-            return level, log_density, told
+        likelihoods.append(float(likelihood.mean()))
+        if len(likelihoods) == parameters.iterations or (
+            len(likelihoods) > 1 and likelihoods[-1] - likelihoods[-2] < parameters.tolerance
+        ):
+            return level, log_density, likelihoods
 
 
 def descend(levels: list[Level], coefficients: list[Tensor], points: Tensor) -> tuple[Tensor, Tensor]:
-    """Send points (N, 3) down the tree, greedily, each until its likeliest component is not open.
+    """Pass points (N, 3) down the tree greedily, each until its most likely component has no children.
 
     Returns:
-        What EM maximises, for each point, as a function of its monomials (N, 10), up to a constant: the logarithms of the
-        siblings among which it stopped, averaged by its shares. And the log likelihood (N,) that these siblings give it.
+        The bound that EM maximises for each point, as coefficients of its monomials (N, 10), up to a constant: the log
+        densities of the siblings among which it stopped, averaged by its shares. And the log likelihood (N,) under these
+        siblings.
     """
     terms, rows = monomials(points), torch.arange(len(points), device=points.device)
     node, above = torch.zeros_like(rows), torch.zeros_like(points[:, 0])
@@ -211,20 +223,20 @@ def descend(levels: list[Level], coefficients: list[Tensor], points: Tensor) -> 
 
 
 def mixed(share: Tensor, coefficients: Tensor, node: Tensor) -> Tensor:
-    """Coefficients (8 P, 10) of the children of each point's node (N,), averaged by its shares (N, 8): (N, 10)."""
-    usable = torch.where(coefficients[:, :1].isfinite(), coefficients, 0)  # -inf times a share of 0 is not a number
-    if len(usable) <= _DENSE:
-        every = share.new_zeros(len(share), len(usable) // BRANCH, BRANCH)
+    """Average the coefficients (8 P, 10) of the children of each point's node (N,) by its shares (N, 8): (N, 10)."""
+    finite = torch.where(coefficients[:, :1].isfinite(), coefficients, 0)  # -inf times a share of 0 is not a number
+    if len(finite) <= _DENSE:
+        every = share.new_zeros(len(share), len(finite) // BRANCH, BRANCH)
         every[torch.arange(len(share), device=share.device), node] = share
-        return every.flatten(1) @ usable
-    return torch.bmm(share[:, None, :], usable.view(-1, BRANCH, 10)[node])[:, 0]
+        return every.flatten(1) @ finite
+    return torch.bmm(share[:, None, :], finite.view(-1, BRANCH, 10)[node])[:, 0]
 
 
 def newton_step(points: Tensor, bound: Tensor, damping: float) -> Tensor:
-    """The turn and shift (6,) of points (N, 3) that maximises the sum of their bounds (N, 10), turns linearised.
+    """Compute the twist (6,) of points (N, 3) that maximises the sum of their bounds (N, 10), with linearised rotation.
 
-    It is point-to-plane least squares with three planes a Gaussian, normal to its axes, weighted by share over variance.
-    `damping` is a share of the mean curvature.
+    This is point-to-plane least squares with three planes per Gaussian, normal to its axes, weighted by share over variance.
+    `damping` is relative to the mean curvature.
     """
     precision = (bound[:, 4:] * bound.new_tensor(_TWICE).reciprocal() * -2)[:, _SYMMETRIC]
     pull = bound[:, 1:4] - (precision @ points[:, :, None])[..., 0]
@@ -237,30 +249,30 @@ def newton_step(points: Tensor, bound: Tensor, damping: float) -> Tensor:
 
 
 def cross_matrices(v: Tensor) -> Tensor:
-    """(N, 3, 3) that turn w into v x w, for v (N, 3)."""
+    """Return the matrices (N, 3, 3) that map w to v x w, for v (N, 3)."""
     x, y, z = v.unbind(dim=1)
     o = torch.zeros_like(x)
     return torch.stack([o, -z, y, z, o, -x, -y, x, o], dim=1).view(-1, 3, 3)
 
 
 def exponential(step: Tensor) -> Tensor:
-    """The pose (4, 4) of a turn and a shift (6,)."""
+    """Return the pose (4, 4) of a rotation vector and a translation (6,)."""
     T = torch.eye(4, dtype=step.dtype, device=step.device)
     T[:3, :3] = torch.linalg.matrix_exp(cross_matrices(step[None, :3])[0])
     T[:3, 3] = step[3:]
     return T
 
 
-class Search(NamedTuple):
-    """How a pose is searched.
+class SearchParameters(NamedTuple):
+    """Parameters of the search for a pose.
 
     Attributes:
-        blur: standard deviation added to the tree's at first; it is halved whenever a step is small beside it.
-        floor: a blur below this is none.
-        outliers: density of points that belong to no component; those weigh nothing.
-        iterations: the most.
-        tolerance: stop, without blur, when a step turns (radians) and moves less.
-        damping: a share of the mean curvature; without it a noisy plate, free to slide in its plane, slides out of sight.
+        blur: initial standard deviation added to the tree's; halved whenever a step is small relative to it.
+        floor: a blur below this becomes 0.
+        outliers: density of points that belong to no component; such points have no weight.
+        iterations: maximum number of iterations.
+        tolerance: without blur, stop when a step rotates (radians) and translates by less.
+        damping: relative to the mean curvature; without it a noisy plate, free to slide in its plane, slides far away.
     """
 
     blur: float
@@ -271,8 +283,8 @@ class Search(NamedTuple):
     damping: float
 
 
-class Found(NamedTuple):
-    """A pose (4, 4), the share of the points that belong to the tree, iterations made, and whether steps had become small."""
+class Alignment(NamedTuple):
+    """A pose (4, 4), the share of the points that belong to the tree, the number of iterations, and whether it converged."""
 
     T: Tensor
     share: float
@@ -280,29 +292,30 @@ class Found(NamedTuple):
     converged: bool
 
 
-def align(tree: Tree, points: Tensor, T: Tensor, how: Search) -> Found:
-    """Move points (N, 3) onto a tree by EM, from the pose T (4, 4).
+def align(tree: Tree, points: Tensor, T: Tensor, parameters: SearchParameters) -> Alignment:
+    """Align points (N, 3) to a tree by EM, from the pose T (4, 4).
 
     Raises:
-        NoSolution: all points are so far from the tree that they count as outliers.
+        NoSolution: all points are outliers, too far from the tree.
     """
-    blur, made, step, share = how.blur, 0, math.inf, 1.0
+    blur, iterations, step, share = parameters.blur, 0, math.inf, 1.0
     coefficients = [level.coefficients(blur) for level in tree.levels]
-    while made < how.iterations and (blur or step > how.tolerance):
+    while iterations < parameters.iterations and (blur or step > parameters.tolerance):
         moved = points @ T[:3, :3].T + T[:3, 3]
         bound, likelihood = descend(tree.levels, coefficients, moved)
-        belongs = belonging(likelihood, how.outliers)
-        share = float(belongs.mean())
+        inlier = inlier_probability(likelihood, parameters.outliers)
+        share = float(inlier.mean())
         if share < LEAST_SHARE:
-            raise NoSolution("no point of the source lies near the target; begin from a nearer pose")
-        change = newton_step(moved, belongs[:, None] * bound, how.damping)
-        T, step, made = exponential(change) @ T, float(torch.maximum(change[:3].norm(), change[3:].norm())), made + 1
+            raise NoSolution("no point of the source is near the target; start from a nearer pose")
+        change = newton_step(moved, inlier[:, None] * bound, parameters.damping)
+        T, iterations = exponential(change) @ T, iterations + 1
+        step = float(torch.maximum(change[:3].norm(), change[3:].norm()))
         if blur and step < BLURRED_STEP * blur:
-            blur = blur / 2 if blur / 2 >= how.floor else 0.0
+            blur = blur / 2 if blur / 2 >= parameters.floor else 0.0
             coefficients = [level.coefficients(blur) for level in tree.levels]
-    return Found(T, share, made, not blur and step <= how.tolerance)
+    return Alignment(T, share, iterations, not blur and step <= parameters.tolerance)
 
 
-def belonging(likelihood: Tensor, outliers: float) -> Tensor:
-    """The share (N,) of each point that the tree accounts for, by its log likelihood (N,), rather than uniform outliers."""
+def inlier_probability(likelihood: Tensor, outliers: float) -> Tensor:
+    """Return each point's probability (N,) of belonging to the tree instead of uniform outliers, from log likelihoods (N,)."""
     return torch.sigmoid(likelihood - math.log(outliers)) if outliers else torch.ones_like(likelihood)

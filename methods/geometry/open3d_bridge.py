@@ -1,4 +1,4 @@
-"""Open3D, imported late and set up for a benchmark: one declared thread count, seeded, silent."""
+"""Open3D, imported lazily and configured for a benchmark: a fixed number of threads, no output."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 @functools.cache
 def open3d() -> Any:
-    """The Open3D module with BENCH_THREADS threads (default 1).
+    """Import Open3D and limit it to BENCH_THREADS threads (default 1).
 
-    Its Linux wheel needs libusb-1.0.so.0, which bare machines lack, so the copy in `libusb-package` is loaded first.
+    Its Linux wheel needs libusb-1.0.so.0, which minimal systems lack, so the copy in `libusb-package` is loaded first.
     Open3D's threads are TBB's: OMP_NUM_THREADS does not reach them.
     """
     if sys.platform == "linux":
@@ -31,7 +31,7 @@ def open3d() -> Any:
 
 
 def point_cloud(points: NDArray[Any], normals: NDArray[Any] | None = None) -> Any:
-    """An Open3D point cloud of points (N, 3), with normals (N, 3) if given."""
+    """Build an Open3D point cloud of points (N, 3), with optional normals (N, 3)."""
     o3d = open3d()
     cloud = o3d.geometry.PointCloud(o3d.utility.Vector3dVector(np.asarray(points, dtype=np.float64)))
     if normals is not None:
@@ -40,5 +40,5 @@ def point_cloud(points: NDArray[Any], normals: NDArray[Any] | None = None) -> An
 
 
 def pairs(matches: NDArray[np.intp]) -> Any:
-    """Index pairs (K, 2) as Open3D wants them."""
+    """Convert index pairs (K, 2) to Open3D's type."""
     return open3d().utility.Vector2iVector(np.ascontiguousarray(matches, dtype=np.int32))

@@ -1,8 +1,8 @@
-"""RANSAC over given matches in plain NumPy: every triple is drawn, tested and scored, however good the best so far is.
+"""RANSAC over given matches in NumPy: every triple is drawn, tested and scored, without early termination.
 
-Open3D's RANSAC takes about 0.3 ms for each pose that it scores on 1 000 matches, so 10 million iterations would take most
-of an hour where matches are good. Here they are scored by one matrix product, and a pose is dropped as soon as
-the matches not yet looked at cannot bring it over the best: the winner is the same as without dropping.
+Open3D's RANSAC takes about 0.3 ms per pose that it scores on 1 000 matches, so 10 million iterations would take most
+of an hour with good matches. Here poses are scored by one matrix product, and a pose is dropped as soon as the remaining
+matches cannot raise its score above the best. The winner is the same as without dropping.
 """
 
 from __future__ import annotations
@@ -14,28 +14,30 @@ from methods.core.base import NoSolution, Pose, rigid
 
 Points = NDArray[np.float64]
 Floats = NDArray[np.float32]
-BATCH = 20_000  # triples drawn at a time: small enough for the cache
-BLOCK = 64  # matches scored between two looks at the bound
+BATCH = 20_000
+"""Triples drawn together: small enough for the cache."""
+BLOCK = 64
+"""Matches scored between two checks of the bound."""
 
 
 def ransac(
     p: Points, q: Points, iterations: int, distance: float, edge_ratio: float, rng: np.random.Generator
 ) -> tuple[Pose, int]:
-    """The pose of the triple whose pose has the most inliers, refitted to them; of equals, the first drawn.
+    """Return the pose with the most inliers among those of random triples, refitted to the inliers; of equals, the first.
 
     Args:
         p: matched source points (K, 3), K >= 3, of about unit size (triples are scored in float32).
         q: their matches in the target (K, 3).
-        iterations: triples drawn.
+        iterations: number of triples.
         distance: a match is an inlier if ||T p - q|| is less.
-        edge_ratio: a triple gives a pose only if each edge is at least this share as long as its match, both ways.
-        rng: draws the triples.
+        edge_ratio: minimum ratio of each edge of a triple to the matched edge, and vice versa.
+        rng: random generator of the triples.
 
     Returns:
         T (4, 4) and the number of inliers of the winning triple.
 
     Raises:
-        NoSolution: no triple gave a pose with inliers that fix it.
+        NoSolution: no triple gives a pose with 3 inliers, or these lie on a line.
     """
     order = rng.permutation(len(p))  # so that a block is a fair sample
     p, q = p[order], q[order]
@@ -56,7 +58,7 @@ def ransac(
 
 
 def edges_alike(p: Points, q: Points, ratio: float) -> NDArray[np.bool_]:
-    """(K, K): whether the edge between two matches has about the same length on both sides; never for the same point."""
+    """Return (K, K) whether the edge between two matches has about the same length in both clouds; False for equal points."""
     from scipy.spatial.distance import cdist
 
     a, b = (cdist(x, x).astype(np.float32) for x in (p, q))
@@ -65,10 +67,10 @@ def edges_alike(p: Points, q: Points, ratio: float) -> NDArray[np.bool_]:
 
 
 def triple_poses(a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """Least-squares poses R (3, 3, B), t (3, B) of triangles a onto triangles b, (3 coordinates, 3 corners, B) each.
+    """Compute least-squares poses R (3, 3, B), t (3, B) of triangles a to triangles b, (3 coordinates, 3 corners, B) each.
 
-    The best rotation takes plane onto plane; within the plane it is the angle that maximises the sum of the dot
-    products, which has a closed form. Triangles with almost no area are left out.
+    The best rotation maps plane to plane; within the plane, the angle that maximises the sum of the dot products has a
+    closed form. Triangles with almost no area are omitted.
     """
     centre_a, centre_b = a.mean(axis=1), b.mean(axis=1)
     a, b = a - centre_a[:, None], b - centre_b[:, None]
@@ -86,7 +88,7 @@ def triple_poses(a: Floats, b: Floats) -> tuple[Floats, Floats]:
 
 
 def plane_axes(triangle: Floats) -> tuple[Floats, Floats]:
-    """Orthonormal axes (2 in the plane and the normal, 3 coordinates, B) of triangles (3, 3 corners, B), 2 x areas (B,)."""
+    """Return orthonormal axes (3, 3 coordinates, B) of triangles (3, 3 corners, B), the normal last, and 2 x areas (B,)."""
     edge = triangle[:, 1] - triangle[:, 0]
     normal = cross(edge, triangle[:, 2] - triangle[:, 0])
     area = np.sqrt((normal**2).sum(axis=0))
@@ -96,30 +98,30 @@ def plane_axes(triangle: Floats) -> tuple[Floats, Floats]:
 
 
 def cross(a: Floats, b: Floats) -> Floats:
-    """Cross products of (3, B) with (3, B); np.cross is several times slower on this layout."""
+    """Compute cross products of (3, B) with (3, B); np.cross is several times slower on this layout."""
     return np.stack([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]])
 
 
 def match_features(p: Points, q: Points, distance: float) -> Floats:
-    """(17, K): `pose_features(T).T @ match_features` is ||T p - q||^2 - distance^2, negative for inliers."""
+    """Return (17, K), such that `pose_features(T).T @ match_features` is ||T p - q||^2 - distance^2, negative for inliers."""
     outer = np.einsum("ki,kj->kij", q, p).reshape(-1, 9)
     constant = (p**2).sum(axis=1) + (q**2).sum(axis=1) - distance**2
     return np.hstack([-2 * outer, 2 * p, -2 * q, np.ones((len(p), 1)), constant[:, None]]).T.astype(np.float32)
 
 
 def pose_features(R: Floats, t: Floats) -> Floats:
-    """(17, B): what `match_features` is multiplied with."""
+    """Return (17, B), the factor of `match_features`."""
     back, squared = (R * t[:, None]).sum(axis=0), (t**2).sum(axis=0, keepdims=True)
     return np.concatenate([R.reshape(9, -1), back, t, squared, np.ones_like(squared)])
 
 
 def best_pose(poses: Floats, matches: Floats, best: int) -> tuple[int, int]:
-    """The first pose with the most inliers and their number, if more than `best`; else (0, 0).
+    """Return the index of the first pose with the most inliers and their number, if more than `best`; else (0, 0).
 
     Args:
         poses: (17, B), see `pose_features`.
         matches: (17, K), see `match_features`.
-        best: inliers to surpass.
+        best: number of inliers to exceed.
     """
     alive, counts = np.arange(poses.shape[1]), np.zeros(poses.shape[1], dtype=np.int64)
     for start in range(0, matches.shape[1], BLOCK):
@@ -131,10 +133,10 @@ def best_pose(poses: Floats, matches: Floats, best: int) -> tuple[int, int]:
 
 
 def least_squares(p: Points, q: Points) -> Pose:
-    """The least-squares pose (4, 4) of p (K, 3) onto q (K, 3) (Kabsch).
+    """Compute the least-squares pose (4, 4) of p (K, 3) to q (K, 3) (Kabsch).
 
     Raises:
-        NoSolution: the points lie on a line, so that a turn is free.
+        NoSolution: the points lie on a line, which leaves a rotation free.
     """
     p0, q0 = p.mean(axis=0), q.mean(axis=0)
     U, S, Vt = np.linalg.svd((q - q0).T @ (p - p0))

@@ -1,4 +1,4 @@
-"""Weight files: safetensors with the configuration and the provenance inside. Pickles are refused, they can run code."""
+"""Weight files: safetensors with configuration and provenance inside. Pickles are refused because they can run code."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from methods.core.base import Unavailable
 if TYPE_CHECKING:
     from torch import Tensor
 
-EMBEDDED = "shapes40"
-"""The data set whose weights serve a domain that has none of its own."""
-# glibc gives every large buffer back to the kernel and faults it in again: half of a step's time, unless told not to.
+WEIGHTS_FOLDER = Path(__file__).resolve().parents[1] / "weights"
+"""Folder of the weight files that come with the benchmark."""
+FALLBACK_DATA_SET = "shapes40"
+"""Data set whose weights serve a domain without weights for its own data set."""
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "8589934592"}
+"""Environment in which glibc keeps large buffers. By default it returns and faults in each one, half of a step's time."""
 PICKLES = {".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".bin", ".t7"}
+"""File suffixes of pickles."""
 
 
 @dataclass(frozen=True)
 class Card:
-    """What a weight file says of itself.
+    """Metadata of a weight file.
 
     Attributes:
         method: the method it belongs to.
@@ -38,27 +41,26 @@ class Card:
 
 
 def save(file: Path, tensors: dict[str, Tensor], card: Card) -> None:
-    """Write weights and card; the file appears whole or not at all.
+    """Write weights and card atomically.
 
-    Matrices are rounded to float16, eleven bits, which halves the file; training in bfloat16 knew only eight. What stands
-    beside them (biases, batch norms) stays as it is.
+    Matrices are rounded to float16 (11 bits), which halves the file; training in bfloat16 used 8 bits. Other tensors (biases,
+    batch norms) keep their precision.
     """
     from safetensors.torch import save as serialized
 
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_suffix(".partial")
     stored = {k: (v.half() if v.ndim > 1 else v).contiguous() for k, v in tensors.items()}
-    partial.write_bytes(
-        serialized(stored, {"card": json.dumps(asdict(card))})
-    )  # save_file's is the owner's alone to read
+    # not `save_file`, which restricts the file's permissions to its owner
+    partial.write_bytes(serialized(stored, {"card": json.dumps(asdict(card))}))
     partial.replace(file)
 
 
 def read_card(file: Path) -> Card:
-    """The card of a weight file; only its header is read.
+    """Read the card of a weight file; only the file's header is read.
 
     Raises:
-        InputError: missing, a pickle, not safetensors, or without a card.
+        InputError: the file is missing, a pickle, not safetensors, or without a card.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -78,72 +80,82 @@ def read_card(file: Path) -> Card:
 def _refuse_pickle(file: Path) -> None:
     if file.suffix in PICKLES:
         raise InputError(
-            f"{file}: a pickle can run code when it is loaded, so only .safetensors is read; convert it where nothing can be "
-            f"harmed: python -c \"import torch, safetensors.torch as s; s.save_file(torch.load('{file.name}', "
+            f"{file}: a pickle can run code when it is loaded, so only .safetensors is read; convert it in a sandbox: "
+            f"python -c \"import torch, safetensors.torch as s; s.save_file(torch.load('{file.name}', "
             f"weights_only=True), '{file.stem}.safetensors')\""
         )
 
 
 def read_tensors(file: Path, wanted: dict[str, Tensor], whole: bool = True) -> dict[str, Tensor]:
-    """The tensors of a weight file, checked against those of a network (its `state_dict`).
+    """Read the tensors of a weight file and compare names and shapes with a network's `state_dict`.
 
     Args:
         file: safetensors.
-        wanted: the network's.
-        whole: whether the file has to have all of them; if not, it may be of a part of the network.
+        wanted: the network's `state_dict`.
+        whole: whether every tensor of the network must be in the file; otherwise the file may cover a part of it.
 
     Raises:
         InputError: a tensor is missing, unknown, or of another shape: names the file, the tensor and both shapes.
     """
     from safetensors.torch import load_file
 
-    found = {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in load_file(file).items()}
-    for name in sorted(found.keys() | (wanted.keys() if whole else set())):
-        have = tuple(found[name].shape) if name in found else "missing"
+    stored = {
+        name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in load_file(file).items()
+    }
+    for name in sorted(stored.keys() | (wanted.keys() if whole else set())):
+        have = tuple(stored[name].shape) if name in stored else "missing"
         want = tuple(wanted[name].shape) if name in wanted else "no such tensor"
         if have != want:
             raise InputError(f"{file}: tensor '{name}' is {have}, the network wants {want}; use weights trained for it")
-    return found
+    return stored
 
 
 def choose(method: str, domain: str, training: str, folder: Path, sampler: str = "axis_angle") -> Path:
-    """The weight file for a domain such as `modelnet40` or `modelnet40/first20` (objects of the other categories).
+    """Choose the weight file for a domain.
 
-    Of a method's files trained on rotations of `sampler` under the condition `training` (or `unseen`, which is noisy on the
-    first categories; where the domain says `firstn` it is the only one that keeps to them), those of the domain's own data
-    set come first, then those of `shapes40`; the one that has seen the most categories, but none beyond the first n
-    (alphabetically) where the domain says `firstn`.
+    Candidates are the method's files trained on rotations of `sampler` under the condition `training`; or under `unseen`
+    (noisy, on the first categories) where `training` is noisy or the domain is limited to categories. Files trained on
+    the domain's data set are preferred to those trained on `shapes40`, then those trained on more categories. For a domain such
+    as `modelnet40/first20`, only files trained within the first 20 categories, alphabetically, are candidates.
+
+    Args:
+        method: the name under which the method is trained.
+        domain: such as `modelnet40` or `modelnet40/first20`.
+        training: condition the weights were trained under.
+        folder: of the weight files.
+        sampler: of the true rotations the weights were trained on.
 
     Raises:
-        Unavailable: there is none; names the command that trains it.
+        Unavailable: there is no candidate; names the command that trains one.
     """
     dataset, _, part = domain.partition("/")
     conditions = {training, "unseen"} if training == "noisy" or part else {training}
-    fitting = []
-    for file, told in available(method, sampler, folder).items():
-        own = told["dataset"] == dataset
-        if told["condition"] in conditions and _allowed(told, part) and (own or told["dataset"] == EMBEDDED):
-            fitting.append((own, len(told["categories"]), file))
-    if not fitting:
-        made = command(method, dataset, "unseen" if part else training, sampler)
-        raise Unavailable(f"no weights of {method} for {domain} in {folder.name}/; train them: {made}")
-    return max(fitting, key=lambda entry: entry[:2])[2]
+    candidates = []
+    for file, card in available(method, sampler, folder).items():
+        own = card["dataset"] == dataset
+        known = own or card["dataset"] == FALLBACK_DATA_SET
+        if known and card["condition"] in conditions and _within_first(card, part):
+            candidates.append((own, len(card["categories"]), file))
+    if not candidates:
+        command = training_command(method, dataset, "unseen" if part else training, sampler)
+        raise Unavailable(f"no weights of {method} for {domain} in {folder.name}/; train them: {command}")
+    return max(candidates, key=lambda entry: entry[:2])[2]
 
 
 def available(method: str, sampler: str, folder: Path) -> dict[Path, dict[str, Any]]:
-    """File to provenance, of every weight file of a method that was trained on rotations of a sampler."""
+    """Return file to provenance, for every weight file of a method that was trained on rotations of a sampler."""
     cards = {file: read_card(file) for file in sorted(folder.glob("*.safetensors"))}
     return {f: c.provenance for f, c in cards.items() if c.method == method and c.provenance["sampler"] == sampler}
 
 
-def command(method: str, dataset: str, condition: str, sampler: str) -> str:
-    """The command that trains weights."""
-    told = "" if sampler == "axis_angle" else f" --sampler {sampler}"
-    return f"bench.py train {method} --dataset {dataset} --condition {condition}{told}"
+def training_command(method: str, dataset: str, condition: str, sampler: str) -> str:
+    """Return the command that trains weights."""
+    option = "" if sampler == "axis_angle" else f" --sampler {sampler}"
+    return f"bench.py train {method} --dataset {dataset} --condition {condition}{option}"
 
 
-def _allowed(provenance: dict[str, Any], part: str) -> bool:
-    """Whether weights have seen only the first n categories, if `part` is `firstn`."""
+def _within_first(provenance: dict[str, Any], part: str) -> bool:
+    """Return whether weights were trained on the first n categories only, if `part` is `firstn`; True if it is empty."""
     if not part:
         return True
     first = sorted(provenance["dataset_categories"])[: int(part.removeprefix("first"))]
@@ -151,5 +163,5 @@ def _allowed(provenance: dict[str, Any], part: str) -> bool:
 
 
 def sha256(file: Path) -> str:
-    """SHA-256 of a file's bytes, 64 hex digits."""
+    """Return the SHA-256 of a file's bytes, 64 hex digits."""
     return hashlib.sha256(file.read_bytes()).hexdigest()

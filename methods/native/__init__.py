@@ -1,1 +1,1 @@
-"""Compiled kernels and their builds."""
+"""Compiled kernels and libraries, and how they are built."""

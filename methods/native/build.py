@@ -1,4 +1,4 @@
-"""What is compiled here: built once by g++ into a cache folder of its own, of several processes by one; never shipped."""
+"""Build native code with g++ on first use, into a cache folder; of several processes, one builds."""
 
 from __future__ import annotations
 
@@ -14,55 +14,62 @@ from pathlib import Path
 from methods.core.base import Unavailable
 
 SOURCES = Path(__file__).parent
+"""Folder of the C++ sources."""
 COMPILER = "g++"
 
 
-def folder(name: str, *made_of: bytes) -> Path:
-    """Where something built lies: below $BENCH_CACHE or the user's cache folder, by name and a hash of what it is made of.
+def folder(name: str, *contents: bytes) -> Path:
+    """Return the folder of a build, below $BENCH_CACHE or the user's cache folder.
+
+    Args:
+        name: of the build.
+        contents: sources and options; their hash is part of the folder's name.
 
     Raises:
-        Unavailable: there is no $BENCH_CACHE, and the user has no home.
+        Unavailable: $BENCH_CACHE is not set and the user has no home folder.
     """
-    asked = os.environ.get("BENCH_CACHE")
+    cache = os.environ.get("BENCH_CACHE")
     try:
         default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "registration-bench"
     except RuntimeError as reason:
-        if not asked:
+        if not cache:
             raise Unavailable(f"no cache folder: {reason}; set BENCH_CACHE") from None
-    key = hashlib.sha256(b"".join(made_of)).hexdigest()[:12]
-    return (Path(asked) if asked else default) / f"{name}-{key}"
+    key = hashlib.sha256(b"".join(contents)).hexdigest()[:12]
+    return (Path(cache) if cache else default) / f"{name}-{key}"
 
 
 def has_compiler() -> bool:
-    """Whether there is a C++ compiler."""
+    """Return whether there is a C++ compiler."""
     return shutil.which(COMPILER) is not None
 
 
-def build(done: Path, file: str, make: Callable[[Path, Path], None]) -> Path:
-    """The file of that name in the folder `done`; if it is not there, `make` makes the folder.
+def build(target: Path, file: str, make: Callable[[Path, Path], None]) -> Path:
+    """Return a file of a build; build it if it does not exist.
 
-    It is made once, under a lock, in a scratch folder, and moved into place when complete.
+    The build runs once, under a lock, in a scratch folder, and is moved into place when complete.
 
     Args:
-        done: the folder; see `folder`.
-        file: what must lie in it.
-        make: is given a scratch folder and the path, in it, of the folder to make.
+        target: the folder of the build, see `folder`.
+        file: name of the file in it.
+        make: function of a scratch folder and of the path in it of the folder to create.
 
     Raises:
         Unavailable: `make` raises it, or the cache folder cannot be written.
     """
-    if (done / file).exists():
-        return done / file
+    if (target / file).exists():
+        return target / file
     try:
-        done.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(done.with_suffix(".lock")), tempfile.TemporaryDirectory(dir=done.parent) as scratch:
-            if not (done / file).exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(target.with_suffix(".lock")), tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+            if not (target / file).exists():
                 make(Path(scratch), Path(scratch) / "built")
-                shutil.rmtree(done, ignore_errors=True)
-                (Path(scratch) / "built").rename(done)
+                shutil.rmtree(target, ignore_errors=True)
+                (Path(scratch) / "built").rename(target)
     except OSError as reason:
-        raise Unavailable(f"{done.parent} cannot be written: {reason.strerror or reason}; set BENCH_CACHE") from reason
-    return done / file
+        raise Unavailable(
+            f"{target.parent} cannot be written: {reason.strerror or reason}; set BENCH_CACHE"
+        ) from reason
+    return target / file
 
 
 @contextmanager
@@ -75,23 +82,23 @@ def _locked(file: Path) -> Iterator[None]:
         yield
 
 
-def compile_shared(source: Path, into: Path, options: tuple[str, ...], mend: str) -> None:
-    """Compile a C++17 source into a shared library.
+def compile_shared(source: Path, into: Path, options: tuple[str, ...], remedy: str) -> None:
+    """Compile a C++17 source to a shared library.
 
-    Caches may be shared: options for this machine's processor must be in the hash of the `folder`.
+    Caches may be shared between machines: options for this processor must be in the hash of the `folder`.
 
     Raises:
-        Unavailable: there is no compiler, or it refuses; ends in "mend the compiler" or "install it", and `mend`.
+        Unavailable: there is no compiler, or it fails; the message ends in "install it" or "fix the compiler", and `remedy`.
     """
     if not has_compiler():
-        raise Unavailable(f"no {COMPILER}; install it {mend}")
+        raise Unavailable(f"no {COMPILER}; install it {remedy}")
     command = [COMPILER, "-std=c++17", "-shared", "-fPIC", str(source), "-o", str(into), *options]
-    attempt(command, f"{COMPILER} cannot compile {source.name}", f"mend the compiler {mend}")
+    run_or_unavailable(command, f"{COMPILER} cannot compile {source.name}", f"fix the compiler {remedy}")
 
 
-def attempt(command: list[str], failure: str, mend: str) -> None:
-    """Run a command; if it fails raise `Unavailable` with the last line it said."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").splitlines()[-1]
-        raise Unavailable(f"{failure}: {said}; {mend}")
+def run_or_unavailable(command: list[str], failure: str, remedy: str) -> None:
+    """Run a command; raise `Unavailable` with the last line of its output if it fails."""
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode:
+        output = (result.stderr.strip() or result.stdout.strip() or f"exit code {result.returncode}").splitlines()[-1]
+        raise Unavailable(f"{failure}: {output}; {remedy}")

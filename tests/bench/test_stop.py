@@ -35,7 +35,13 @@ from tests.bench.waiting import FAULT_S, wait_until
 
 ASKED = "--datasets blobs --conditions noisy --points 60 --timing-rounds 0 --timeout 3600 --out stopped".split()
 """No call times out: a run that waits for one that is stuck never ends."""
-PATIENT = "import sys, bench.cli.main, bench.isolation.interrupt; bench.isolation.interrupt.GRACE_S = 60; sys.exit(bench.cli.main())"
+PATIENT = """
+import sys
+from bench.cli.main import main
+from bench.isolation import interrupt
+interrupt.GRACE_S = 60
+sys.exit(main())
+"""
 """The command line, with time for workers to hand in on a machine where a second may pass before they are given any."""
 
 

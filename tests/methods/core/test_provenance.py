@@ -1,4 +1,4 @@
-"""Which files a file is made of."""
+"""Source files of a method, and their hashes."""
 
 from methods.core.provenance import source_files
 from tests.catalog import spec
@@ -15,7 +15,7 @@ def names(files, folder):
     return {str(f.relative_to(folder)) for f in files}
 
 
-def test_imports_are_followed_wherever_they_stand(tmp_path):
+def test_imports_are_followed_anywhere_in_the_code(tmp_path):
     texts = {
         "a.py": "import b\nfrom pack import inner as x\nimport numpy as np\n",
         "b.py": "def late():\n    from c import f\n    return f\n",
@@ -27,11 +27,11 @@ def test_imports_are_followed_wherever_they_stand(tmp_path):
         "native/other.cc": "int y;",
     }
     root = written(tmp_path, texts)
-    found = source_files(root / "a.py", {root: root})
-    assert names(found, root) == {"a.py", "b.py", "c.py", "pack/__init__.py", "pack/inner.py", "native/code.cc"}
+    files = source_files(root / "a.py", {root: root})
+    assert names(files, root) == {"a.py", "b.py", "c.py", "pack/__init__.py", "pack/inner.py", "native/code.cc"}
 
 
-def test_packages_above_and_relative_imports_count_and_other_packages_do_not(tmp_path):
+def test_parent_packages_and_relative_imports_count_and_other_packages_do_not(tmp_path):
     texts = {
         "mine/__init__.py": "",
         "mine/method.py": "from .helper import A\nfrom . import other\nimport mine.deep.part\nimport elsewhere\n",
@@ -44,42 +44,42 @@ def test_packages_above_and_relative_imports_count_and_other_packages_do_not(tmp
         "elsewhere.py": "",
     }
     mine = written(tmp_path, texts) / "mine"
-    found = names(source_files(mine / "method.py", {mine: tmp_path}), mine)
-    assert found == {"__init__.py", "method.py", "helper.py", "other.py", "deep/__init__.py", "deep/part.py", "far.py"}
+    files = names(source_files(mine / "method.py", {mine: tmp_path}), mine)
+    assert files == {"__init__.py", "method.py", "helper.py", "other.py", "deep/__init__.py", "deep/part.py", "far.py"}
 
 
-def test_what_does_not_parse_and_odd_strings_stop_nothing(tmp_path):
+def test_syntax_errors_and_odd_strings_are_skipped(tmp_path):
     texts = {"a.py": f"import new\nWORD = '{'漢.' * 200}'\n", "new.py": "type X = = int\n", "native/x": ""}
     root = written(tmp_path, texts)
     assert names(source_files(root / "a.py", {root: root}), root) == {"a.py", "new.py"}
 
 
-def test_text_is_never_run(tmp_path):
+def test_the_code_is_never_run(tmp_path):
     root = written(tmp_path, {"a.py": "import b\n", "b.py": "raise SystemExit\n"})
     assert names(source_files(root / "a.py", {root: root}), root) == {"a.py", "b.py"}
 
 
-def test_a_method_is_made_of_what_it_imports_of_the_package():
-    def made(method):
+def test_a_method_depends_on_what_it_imports_from_the_package():
+    def sources(method):
         return {file.removeprefix("methods/") for file in spec(method).source_hashes()}
 
-    assert {"deepgmr.py", "base.py", "nn/gmr.py", "nn/rri.py", "native/rri.cc"} <= made("deepgmr")
-    assert {"fgr.py", "geometry/features.py", "icp.py", "geometry/icp.py", "core/chain.py"} <= made("fgr+icp")
-    assert not {"deepgmr.py", "icp.py", "nn/gmr.py", "core/chain.py"} & made("fgr")
+    assert {"deepgmr.py", "core/base.py", "nn/gmr.py", "nn/rri.py", "native/rri.cc"} <= sources("deepgmr")
+    assert {"fgr.py", "geometry/features.py", "icp.py", "geometry/icp.py", "core/chain.py"} <= sources("fgr+icp")
+    assert not {"deepgmr.py", "icp.py", "nn/gmr.py", "core/chain.py"} & sources("fgr")
     assert all(file.startswith("methods/") for file in spec("deepgmr+icp").source_hashes())
 
 
-def test_a_plug_in_is_made_of_its_folder_by_names_that_do_not_depend_on_where_it_lies(tmp_path):
+def test_a_plug_in_depends_on_its_folder_by_names_independent_of_the_location(tmp_path):
     lines = ["try:", "    import aid", "except ImportError:", "    pass", "from methods.base import Method", "", ""]
     method = "\n".join(
         [*lines, "class Mine(Method):", "    def register(self, source, target):", "        return aid.T", ""]
     )
     folders = [written(tmp_path / name, {"mine.py": method, "aid.py": "T = 1\n"}) for name in ("one", "two")]
-    found = [spec("mine", folder).source_hashes() for folder in folders]
-    assert found[0] == found[1] and {"mine.py", "aid.py", "methods/base.py"} <= found[0].keys()
+    first, second = (spec("mine", folder).source_hashes() for folder in folders)
+    assert first == second and {"mine.py", "aid.py", "methods/base.py"} <= first.keys()
 
 
-def test_a_module_of_no_package_counts_alone_and_packages_without_init_stop_nothing(tmp_path):
+def test_a_module_outside_packages_counts_alone_and_namespace_packages_are_skipped(tmp_path):
     texts = {
         "odd.name.py": "import numpy\nimport beside\nfrom mine import part\nfrom mine.bare import other\n",
         "beside.py": "",
@@ -89,5 +89,5 @@ def test_a_module_of_no_package_counts_alone_and_packages_without_init_stop_noth
     }
     root = written(tmp_path, texts)
     assert names(source_files(root / "odd.name.py", {}), root) == {"odd.name.py"}
-    found = source_files(root / "odd.name.py", {root / "mine": root})
-    assert names(found, root) == {"odd.name.py", "mine/__init__.py", "mine/part.py"}
+    files = source_files(root / "odd.name.py", {root / "mine": root})
+    assert names(files, root) == {"odd.name.py", "mine/__init__.py", "mine/part.py"}

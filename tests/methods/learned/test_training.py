@@ -1,8 +1,7 @@
-"""The training loop on a tiny data set of fixed points: resume, validation apart, provenance, bad options."""
+"""The training loop on a tiny data set: resume, provenance, impossible sizes."""
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import subprocess
@@ -17,29 +16,21 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
-from scipy.spatial import cKDTree
 from scipy.spatial.transform import Rotation
 
 from common.errors import InputError
-from datasets.symmetry import members
 from methods.deepgmr import DeepGMR
-from methods.learned import training
-from methods.learned.training import (
-    Part,
-    Settings,
-    Trainer,
-    add_arguments,
-    command_of,
-    points_at,
-    prefetch,
-    rmse,
-    settings_of,
-    train,
+from methods.learned.training import Trainer, rmse, train
+from methods.learned.training_config import Settings, command_of
+from methods.learned.training_data import (
+    Batch,
 )
-from tests.catalog import open_data
+from tests.catalog import build
+from tests.methods.clouds import tensor_pair
 
 OBJECTS = 40
-ROOT = Path(__file__).parents[2]
+
+ROOT = Path(__file__).parents[3]
 
 
 def posed(seed: int) -> np.ndarray:
@@ -76,28 +67,17 @@ def settings(data: Path) -> Settings:
     )
 
 
-@pytest.fixture(autouse=True)
-def _restore_torch() -> None:
-    torch.set_num_threads(1)
-
-
 def run(settings: Settings, folder: Path) -> Path:
     return train(settings, folder, folder / "w.safetensors", save_every_s=0)
-
-
-def parsed(*words: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    return parser.parse_args(words)
 
 
 def test_a_killed_run_goes_on_as_if_it_had_not_been(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = run(settings, tmp_path / "whole")
-    step: Callable[[Trainer, training.Batch], float] = Trainer.step
+    step: Callable[[Trainer, Batch], float] = Trainer.step
 
-    def killed(trainer: Trainer, batch: training.Batch) -> float:
+    def killed(trainer: Trainer, batch: Batch) -> float:
         if trainer.done == 3:
             raise KeyboardInterrupt
         return step(trainer, batch)
@@ -138,43 +118,6 @@ def test_another_run_s_checkpoint_is_refused(settings: Settings, tmp_path: Path)
         run(replace(settings, steps=1, seed=1), tmp_path)
 
 
-def test_validation_is_held_out_of_train_and_never_test(data: Path) -> None:
-    whole = open_data("modelnet40", data)
-    seen = {
-        held: {Part(whole, held).shape("train", i).name for i in range(len(Part(whole, held).labels("train")))}  # type: ignore[arg-type]
-        for held in (True, False)
-    }
-    assert not seen[True] & seen[False] and len(seen[True] | seen[False]) == OBJECTS
-    assert len(seen[True]) == OBJECTS // training.HOLD_EVERY
-    assert not any("test" in name for name in seen[True] | seen[False])
-
-
-def test_validation_of_a_split_without_end() -> None:
-    whole = open_data("shapes40")
-    held, rest = Part(whole, True), Part(whole, False)
-    for number in range(45):
-        shapes = [part.shape("train", part.pick("train", number, 0)) for part in (held, rest)]
-        assert shapes[0].name != shapes[1].name and shapes[0].category == shapes[1].category
-
-
-def test_every_step_draws_other_problems(settings: Settings) -> None:
-    part = Part(open_data(settings.dataset, settings.data), False)
-    first, again, second = (training.draw(part, settings, 32, start, 2) for start in (0, 0, 2))
-    assert all((a.source == b.source).all() for a, b in zip(first, again, strict=True))
-    assert not np.allclose(first[0].T_target_source, second[0].T_target_source)
-
-
-def test_points_in_turn(settings: Settings) -> None:
-    assert [points_at(settings, step) for step in range(6)] == [32, 32, 32, 64, 64, 64]
-    assert points_at(replace(settings, points=(64,)), 5) == 64
-
-
-def test_ahead_keeps_the_order_and_passes_errors_on() -> None:
-    assert list(prefetch(lambda i: i, 3, 20)) == list(range(3, 20))  # type: ignore[arg-type, return-value]
-    with pytest.raises(ZeroDivisionError):
-        list(prefetch(lambda i: 1 // (5 - i), 0, 9))  # type: ignore[arg-type, return-value]
-
-
 def test_rmse_is_its_formula() -> None:
     draw = np.random.default_rng(0)
     T, T_true, x = draw.normal(size=(4, 4)), draw.normal(size=(4, 4)), draw.normal(size=(50, 3)).astype(np.float32)
@@ -189,28 +132,6 @@ def test_the_paper_s_schedule_halves_on_a_plateau(settings: Settings) -> None:
     for loss in [1.0] * 12:
         trainer.schedule.step(loss)
     assert trainer.optimiser.param_groups[0]["lr"] == pytest.approx(5e-4)
-
-
-def test_presets_and_options() -> None:
-    assert settings_of(parsed("deepgmr", "--preset", "smoke")).steps == 20
-    paper = settings_of(parsed("deepgmr", "--preset", "paper", "--points", "512", "1024"))
-    assert (paper.batch, paper.points, paper.schedule) == (32, (512, 1024), "plateau")
-    again = settings_of(parsed(*command_of(paper).removeprefix("bench.py train ").split()))
-    assert again == paper
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("deepgmr", "--steps", "0"), "--steps 0: must be above 0"),
-        (("deepgmr", "--points", "512", "-1"), "--points -1"),
-        (("deepgmr", "--lr", "0"), "--lr 0"),
-        (("deepgmr", "--validate-every", "-3"), "--validate-every -3"),
-    ],
-)
-def test_bad_options(words: tuple[str, ...], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        settings_of(parsed(*words))
 
 
 def test_an_unknown_method(settings: Settings, tmp_path: Path) -> None:
@@ -237,42 +158,11 @@ def test_the_command_ends_well_and_its_weights_are_read(tmp_path: Path) -> None:
     assert DeepGMR.load(tmp_path / "tiny.safetensors").config.components == 16
 
 
-@pytest.mark.parametrize("symmetry", ["C1", "C4", "D2", "Cinf"])
-def test_every_truth_of_a_symmetric_object_maps_it_onto_itself(symmetry: str) -> None:
-    """Of points with the symmetry, each truth gives the same cloud; the drawn truth is the first."""
-    problem = training.draw(Part(open_data("shapes40"), False), Settings("deepgmr"), 32, 0, 1)[0]
-    problem = replace(problem, tags={**problem.tags, "symmetry": symmetry})
-    truths = training._every_truth([problem, problem])
-    assert truths.shape[0] == 2 and np.allclose(truths[0, 0], problem.T_target_source)
-    orbit = members(symmetry, 48) @ np.random.default_rng(0).normal(size=3)
-    source = orbit @ problem.source_pose[:3, :3].T + problem.source_pose[:3, 3]
-    target = cKDTree(source @ truths[0, 0, :3, :3].T + truths[0, 0, :3, 3])
-    for truth in truths[0]:
-        assert target.query(source @ truth[:3, :3].T + truth[:3, 3])[0].max() < 1e-9
-
-
-def test_a_symmetric_loss_needs_known_symmetries(settings: Settings) -> None:
-    network = training.build("deepgmr_resampled")
-    problems = training.draw(Part(open_data(settings.dataset, settings.data), False), settings, 32, 0, 2)
-    with pytest.raises(InputError, match="symmetries are not known; train on shapes40"):
-        training.collate(network, problems, "cpu")
-
-
 def test_the_nearest_truth_counts() -> None:
     T, other = torch.eye(4, dtype=torch.float64)[None], torch.from_numpy(posed(3))[None]
     x = torch.randn(1, 20, 3)
     truths = torch.stack([other, T], dim=1)
     assert rmse(T, truths, x).item() < 1e-5 < rmse(T, other, x).item()
-
-
-def test_problems_are_drawn_with_denormals_kept() -> None:
-    """Flushed, they change the problems, and a tree of points with denormal coordinates never ends."""
-    torch.set_flush_denormal(True)
-    try:
-        drawn = list(prefetch(lambda i: np.array([1e-310]) * 2.0**i, 0, 2))  # type: ignore[arg-type, return-value]
-    finally:
-        torch.set_flush_denormal(False)
-    assert (np.concatenate(drawn) > 0).all()  # type: ignore[arg-type]
 
 
 def test_a_run_may_begin_with_weights(settings: Settings, tmp_path: Path) -> None:
@@ -282,3 +172,14 @@ def test_a_run_may_begin_with_weights(settings: Settings, tmp_path: Path) -> Non
     with pytest.raises(InputError, match="tensor 'backbone"):
         Trainer(replace(settings, method="deepgmr_resampled", start=str(first)))
     assert f"--start {first}" in command_of(later.settings)
+
+
+@pytest.mark.parametrize("method", ["dcp_small", "prnet_small", "pointnetlk_small"])
+def test_the_loop_trains_it_and_the_method_reads_its_weights(method: str, tmp_path: Path) -> None:
+    settings = Settings(method, steps=2, batch=2, points=(32,), validate_every=2, validation=2, sampler="euler45")
+    assert settings.title == f"{method}_euler45_shapes40_noisy"
+    file = train(settings, tmp_path, tmp_path / "w.safetensors")
+    made = build(f"{method}[weights={file}]")
+    made.setup("cpu", 0, "shapes40")
+    source, target = (c[0].numpy() for c in tensor_pair(50, 60))
+    assert made.register(source, target).shape == (4, 4)

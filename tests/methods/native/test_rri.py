@@ -18,13 +18,8 @@ from methods.native import build, rri
 from methods.nn import rri as rri_module
 from methods.nn.gmr import GmrConfig, GmrNet
 from methods.nn.rri import implementation, rigid_invariant_features
-from tests.methods.made import pose
-from tests.methods.test_deepgmr import blob, by_definition
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
+from tests.methods.clouds import blob, pose
+from tests.methods.rri_definition import by_definition
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +104,7 @@ def test_threads_and_pieces_change_no_bit(kernel: None, monkeypatch: pytest.Monk
     usual = rigid_invariant_features(clouds)
     torch.set_num_threads(threads)
     assert torch.equal(rigid_invariant_features(clouds), usual)
-    monkeypatch.setattr(rri_module, "_PLACES", 37)
+    monkeypatch.setattr(rri_module, "_MIN_KERNEL_ROWS", 37)
     assert torch.equal(rigid_invariant_features(clouds), usual)
     assert all(torch.equal(rigid_invariant_features(clouds[i : i + 1])[0], usual[i]) for i in range(3))
 
@@ -218,7 +213,7 @@ def test_float64_and_gradients_go_on_as_before(kernel: None) -> None:
     leaf = clouds_of(blob(60)).requires_grad_()
     assert not rigid_invariant_features(leaf).requires_grad
     net = GmrNet(GmrConfig(k=8, local=(16, 32), head=(24, 16), components=6))
-    net(net.describe(leaf)).square().sum().backward()
+    net(net.features(leaf)).square().sum().backward()
     assert all(p.grad is not None for p in net.parameters())
 
 
@@ -275,9 +270,7 @@ def test_a_compiler_that_fails_breaks_nothing_and_leaves_nothing(bare: Path, mon
     monkeypatch.setattr(build.shutil, "which", lambda name: "/usr/bin/g++")
     refused = subprocess.CompletedProcess([], 1, "", "a warning\nerror: no such option")
     monkeypatch.setattr(build.subprocess, "run", lambda *_, **__: refused)
-    with pytest.raises(
-        Unavailable, match=r"g\+\+ cannot compile rri\.cc: error: no such option; mend the compiler for"
-    ):
+    with pytest.raises(Unavailable, match=r"g\+\+ cannot compile rri\.cc: error: no such option; fix the compiler for"):
         rri.build_kernel()
     assert_torch_answers()
     assert [f.suffix for f in bare.iterdir()] == [".lock"]

@@ -1,4 +1,6 @@
-"""Methods whose packages are optional: small poses for the local ones, any for the global one, and what they are spared."""
+"""Methods whose packages are optional."""
+
+from __future__ import annotations
 
 import importlib.util
 
@@ -9,9 +11,8 @@ from scipy.spatial.transform import Rotation
 from common.errors import InputError
 from methods.base import NoSolution
 from methods.core.registry import MethodRegistry
-from methods.icp import Icp
 from tests.catalog import build, spec
-from tests.methods.test_geometric import problem, solve
+from tests.methods.clouds import solve, turned_pair
 
 LOCAL = ("small_gicp", "small_vgicp", "cpd", "fricp")
 
@@ -27,7 +28,7 @@ def made(name):
 @pytest.mark.parametrize("scale", [1.0, 1000.0])
 @pytest.mark.parametrize("name", LOCAL)
 def test_a_small_pose_is_found_in_any_unit(name, scale):
-    source, target, truth = problem(12, scale=scale)
+    source, target, truth = turned_pair(12, scale=scale)
     method = made(name)
     found = solve(method, source, target)
     apart = Rotation.from_matrix(found[:3, :3].T @ truth[:3, :3]).magnitude()
@@ -37,7 +38,7 @@ def test_a_small_pose_is_found_in_any_unit(name, scale):
 
 @pytest.mark.parametrize("name", LOCAL)
 def test_the_start_is_used(name):
-    source, target, truth = problem(150)
+    source, target, truth = turned_pair(150)
     method = made(name)
     method.begin(0)
     found = method.register(source, target, truth)
@@ -46,7 +47,7 @@ def test_the_start_is_used(name):
 
 @pytest.mark.parametrize("degrees", [5, 100, 179])
 def test_kiss_matcher_finds_any_pose(degrees):
-    source, target, truth = problem(degrees, n=2000)
+    source, target, truth = turned_pair(degrees, n=2000)
     method = made("kiss_matcher")
     found = solve(method, source, target)
     assert np.abs(found - truth).max() < 0.05 and 0 < method.scratch.notes["confidence"] <= 1
@@ -76,23 +77,3 @@ def test_a_missing_package_is_named_with_the_command(name, monkeypatch):
 def test_bad_parameters(text):
     with pytest.raises(InputError):
         build(text)
-
-
-def test_icp_s_cap_ignores_what_has_no_partner():
-    """A lump beside the source, a third of it, pulls the trimmed ICP away and leaves the capped one alone."""
-    source, target, truth = problem(8)
-    lump = source[:300] * 0.3 + np.float32([1.5, 0, 0])
-    source = np.concatenate([source, lump])
-    errors = [np.abs(solve(icp, source, target) - truth).max() for icp in (Icp(), Icp(distance=0.25))]
-    assert errors[1] < 0.02 < errors[0]
-    with pytest.raises(NoSolution, match="within the distance"):
-        solve(Icp(distance=1e-6), source, target + np.float32([0, 0, 9]))
-
-
-def test_icp_says_how_much_of_the_source_is_met():
-    source, target, _ = problem(10)
-    icp, astray = Icp(), Icp(iterations=1)
-    solve(icp, source, target)
-    astray.begin(0)
-    astray.register(source, target, np.diag([1.0, -1, -1, 1]))
-    assert icp.scratch.notes["confidence"] > 0.99 > astray.scratch.notes["confidence"]
