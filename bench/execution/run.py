@@ -14,7 +14,7 @@ from bench.execution import pool_worker
 from bench.execution.context import RunContext
 from bench.execution.executor import WorkerLost, notify_workers, run_batches
 from bench.execution.progress import ProgressBar
-from bench.execution.timing import TimingPhase, drift_note
+from bench.execution.timing import TimingPhase
 from bench.isolation import interrupt
 from bench.isolation.process import Limits, MethodProcess, MethodSetup
 from bench.planning.config import ORACLE, RECALL_THRESHOLD, RunConfig, differences
@@ -287,20 +287,3 @@ def _timing_notes(config: RunConfig, place: RunContext) -> list[str]:
         share = f"times beside accuracy are a batch's over its pairs (--batch {config.batch}; column batch): "
         notes.append(share + ", ".join(batched))
     return notes
-
-
-def _unfinished_note(record: ResultsDatabase) -> list[str]:
-    """A warning on a run that was stopped: what is missing looks like what was never asked."""
-    if record.get("finished"):
-        return []
-    return ["this run was stopped before its end, so methods and problems are missing here; its command continues it"]
-
-
-def write_run_json(record: ResultsDatabase, folder: Path) -> dict[str, Any]:
-    """Export what the record says of its run as `run.json`; returns it."""
-    said: dict[str, Any] = record.get("run")
-    sentinel = record.get("sentinel_ms")
-    said |= {"sentinel_ms": sentinel, "notes": said["notes"] + drift_note(sentinel) + _unfinished_note(record)}
-    text = json.dumps(said, indent=2, ensure_ascii=False)
-    (folder / "run.json").write_text(text + "\n")
-    return said

@@ -26,7 +26,6 @@ from datasets.conditions import condition
 from datasets.problems import Problem, ProblemKey
 from methods.core import registry
 
-MAX_DRIFT = 0.05
 BATCH_SIZE = 32
 """Pairs of a call that measures throughput."""
 
@@ -200,14 +199,3 @@ def sentinel_ms() -> float:
         np.sort(work)
         times.append(1e3 * (time.perf_counter() - start))
     return float(np.median(times))
-
-
-def drift_note(sentinel: list[float] | None) -> list[str]:
-    """A warning if the sentinel's times differ by more than 5 %: then so may the methods', for no reason of theirs."""
-    if not sentinel or max(sentinel) <= (1 + MAX_DRIFT) * min(sentinel):
-        return []
-    shown = ", ".join(f"{ms:.2f}" for ms in sentinel)
-    share = max(sentinel) / min(sentinel) - 1
-    return [
-        f"the machine's pace changed by {share:.0%} while timing (the same work took {shown} ms): read times with care"
-    ]

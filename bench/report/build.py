@@ -39,20 +39,20 @@ class Options:
     """How a report is written.
 
     Attributes:
-        view: the convention that says what an error and a success is.
+        criterion: the convention that says what an error and a success is.
         against: whether the paper's numbers stand beside ours.
         csv_folder: where the run's CSVs are; the page links there.
         folder: where to write; made if missing.
     """
 
-    view: Convention
+    criterion: Convention
     against: bool
     csv_folder: Path
     folder: Path
 
 
 def begin_report(
-    loaded: RunData, frames: dict[str, pd.DataFrame], redraw: ProblemReplay, options: Options
+    loaded: RunData, frames: dict[str, pd.DataFrame], replay: ProblemReplay, options: Options
 ) -> Callable[[], list[Path]]:
     """Begin to draw the figures of a run; what is given back writes the rest that a person reads and waits for them.
 
@@ -61,30 +61,30 @@ def begin_report(
     Args:
         loaded: what the record holds.
         frames: what `bench.evaluation.aggregate.tables` computed of it.
-        redraw: draws problems again, for pictures.
+        replay: draws problems again, for pictures.
         options: see there.
 
     Returns:
         A function that returns the files written, the HTML page first.
     """
-    folder, view = options.folder, options.view
+    folder, criterion = options.folder, options.criterion
     folder.mkdir(parents=True, exist_ok=True)
-    places = tables.groups_of(frames["summary"])
-    errors = {place: ranking.errors_of(ranking.at(frames["trials"], place), view) for place in places}
-    shown = [p for p in places if len(ranking.at(frames["per_category"], p))]
-    compared = {p: ranking.category_table(_with_kind(frames, p), errors[p], view) for p in shown}
-    jobs = [*figures.figures_of(frames, compared, view, folder / "figures")]
+    groups = tables.groups_of(frames["summary"])
+    errors = {group: ranking.errors_of(ranking.select_group(frames["trials"], group), criterion) for group in groups}
+    shown = [p for p in groups if len(ranking.select_group(frames["per_category"], p))]
+    compared = {p: ranking.category_table(_with_kind(frames, p), errors[p], criterion) for p in shown}
+    jobs = [*figures.figures_of(frames, compared, criterion, folder / "figures")]
     main = paper.main_groups(frames["summary"])
-    jobs += qualitative.grids_of(loaded, frames["trials"], main, view, redraw, folder / "figures")
-    jobs += gaussians.of_report(loaded, frames["trials"], main, view, redraw, folder / "figures")
-    jobs += risk_coverage.risks_of(loaded, frames["trials"], main, view, folder / "figures")
-    return partial(_finish, loaded, frames, redraw, options, errors, compared, figures.draw_all(jobs))
+    jobs += qualitative.grids_of(loaded, frames["trials"], main, criterion, replay, folder / "figures")
+    jobs += gaussians.of_report(loaded, frames["trials"], main, criterion, replay, folder / "figures")
+    jobs += risk_coverage.risks_of(loaded, frames["trials"], main, criterion, folder / "figures")
+    return partial(_finish, loaded, frames, replay, options, errors, compared, figures.draw_all(jobs))
 
 
 def _finish(
     loaded: RunData,
     frames: dict[str, pd.DataFrame],
-    redraw: ProblemReplay,
+    replay: ProblemReplay,
     options: Options,
     errors: dict[GroupKey, Errors],
     compared: dict[GroupKey, ranking.CategoryTable],
@@ -92,7 +92,7 @@ def _finish(
 ) -> list[Path]:
     folder = options.folder
     of = _tables(loaded, frames, errors, compared, options)
-    html = _page(loaded, frames, errors, of, redraw, options)
+    html = _page(loaded, frames, errors, of, replay, options)
     return [
         aggregate.write_atomically(folder / "report.html", html),
         aggregate.write_atomically(folder / "summary.md", _markdown(of)),
@@ -101,10 +101,10 @@ def _finish(
     ]
 
 
-def _with_kind(frames: dict[str, pd.DataFrame], place: GroupKey) -> pd.DataFrame:
-    """The rows of `per_category` of a place, each with the kind of its method."""
-    kinds = {str(r["method"]): r["kind"] for r in tables.rows_at(frames["summary"], place)}
-    cells = ranking.at(frames["per_category"], place)
+def _with_kind(frames: dict[str, pd.DataFrame], group: GroupKey) -> pd.DataFrame:
+    """The rows of `per_category` of a group, each with the kind of its method."""
+    kinds = {str(r["method"]): r["kind"] for r in tables.group_records(frames["summary"], group)}
+    cells = ranking.select_group(frames["per_category"], group)
     return cells.assign(kind=cells["method"].astype(str).map(kinds))
 
 
@@ -127,25 +127,25 @@ def _tables(
     compared: dict[GroupKey, ranking.CategoryTable],
     options: Options,
 ) -> _Tables:
-    view, against = options.view, options.against
-    rows = {place: tables.rows_at(frames["summary"], place) for place in errors}
-    beside = {place: paper.beside(place) if against else {} for place in errors}
-    theirs = {place: paper.beside(place, "category") if against else {} for place in compared}
-    lines = [tables.headline(place, rows[place], errors[place], view) for place in errors]
+    criterion, against = options.criterion, options.against
+    rows = {group: tables.group_records(frames["summary"], group) for group in errors}
+    beside = {group: paper.beside(group) if against else {} for group in errors}
+    theirs = {group: paper.beside(group, "category") if against else {} for group in compared}
+    lines = [tables.headline(group, rows[group], errors[group], criterion) for group in errors]
     return _Tables(
         [line for line in lines if line],
-        {p: tables.summary_table(p, rows[p], errors[p], view, beside[p]) for p in errors},
-        {p: tables.category_table(p, table, view, theirs[p]) for p, table in compared.items()},
+        {p: tables.summary_table(p, rows[p], errors[p], criterion, beside[p]) for p in errors},
+        {p: tables.category_table(p, table, criterion, theirs[p]) for p, table in compared.items()},
         {p: tables.duel_table(p, ranking.duels(e), e.methods) for p, e in errors.items() if len(e.methods) > 1},
-        paper.paper_tables(frames["summary"], frames["timing"], errors, view, against),
-        _conventions(loaded, frames["trials"], view),
+        paper.paper_tables(frames["summary"], frames["timing"], errors, criterion, against),
+        _conventions(loaded, frames["trials"], criterion),
     )
 
 
-def _conventions(loaded: RunData, trials: pd.DataFrame, view: Convention) -> Table:
+def _conventions(loaded: RunData, trials: pd.DataFrame, criterion: Convention) -> Table:
     """The run under every convention, the chosen one with its own limits."""
-    views = [view if name == view.name else one for name, one in CONVENTIONS.items()]
-    return tables.convention_table(by_convention(trials, views), {v.name: v for v in views})
+    criteria = [criterion if name == criterion.name else one for name, one in CONVENTIONS.items()]
+    return tables.convention_table(by_convention(trials, criteria), {v.name: v for v in criteria})
 
 
 def _markdown(of: _Tables) -> str:
@@ -171,16 +171,16 @@ def _page(
     frames: dict[str, pd.DataFrame],
     errors: dict[GroupKey, Errors],
     of: _Tables,
-    redraw: ProblemReplay,
+    replay: ProblemReplay,
     options: Options,
 ) -> str:
-    run, view = loaded.run, options.view
-    asked = [place for place in errors if any(r["problems"] for r in tables.rows_at(frames["summary"], place))]
+    run, criterion = loaded.run, options.criterion
+    asked = [group for group in errors if any(r["problems"] for r in tables.group_records(frames["summary"], group))]
     return html.render(
-        interactive.all_charts(frames, asked, view),
-        worst_pairs(loaded, frames["trials"], view, redraw),
+        interactive.all_charts(frames, asked, criterion),
+        worst_pairs(loaded, frames["trials"], criterion, replay),
         run=run,
-        view=view,
+        criterion=criterion,
         against=options.against,
         link=Path(os.path.relpath(options.csv_folder.resolve(), options.folder.resolve())).as_posix(),
         csvs=[f"{name}.csv" for name in frames],

@@ -44,7 +44,7 @@ class ReportRequest:
     out: str | None = None
 
     @property
-    def view(self) -> Convention:
+    def criterion(self) -> Convention:
         """The convention asked for."""
         return convention(self.convention, self.thresholds)
 
@@ -58,7 +58,7 @@ class ReportRequest:
         """Name of the report's folder."""
         runs = "+".join(folder.resolve().name for folder in self.folders)
         limits = "@" + ",".join(f"{t:g}" for t in self.thresholds) if self.thresholds else ""
-        how = f".{self.view.name}{limits}" if self.convention or self.thresholds else ""
+        how = f".{self.criterion.name}{limits}" if self.convention or self.thresholds else ""
         return self.out or runs + how
 
 
@@ -73,8 +73,8 @@ def read(folder: Path) -> RunData:
     Raises:
         InputError: there is no record, or it is not that of a run.
     """
-    from bench.execution.run import write_run_json
     from bench.storage.database import ResultsDatabase
+    from bench.storage.run_json import write_run_json
 
     if not (folder / "record.sqlite").is_file():
         shipped = (folder / "run.json").is_file()  # as the reference run is: its CSVs alone
@@ -98,17 +98,17 @@ def write(request: ReportRequest, console: Console) -> None:
     from bench.evaluation import aggregate
     from bench.report import Options, ProblemReplay, begin_report, terminal_summary
 
-    view = request.view
+    criterion = request.criterion
     runs = [read(folder) for folder in request.folders]
     loaded = runs[0] if len(runs) == 1 else merge(runs, [f.name for f in request.folders])
-    redraw = ProblemReplay(loaded, request.data, request.plugins)
-    frames = aggregate.tables(loaded, view, _trials_for(loaded, view, redraw))
+    replay = ProblemReplay(loaded, request.data, request.plugins)
+    frames = aggregate.tables(loaded, criterion, _trials_for(loaded, criterion, replay))
     reports = request.reports / request.name
     csvs = request.folders[0] if request.plain else reports / "csv"
-    finish = begin_report(loaded, frames, redraw, Options(view, request.against, csvs, reports))
+    finish = begin_report(loaded, frames, replay, Options(criterion, request.against, csvs, reports))
     aggregate.write_csvs(frames, csvs)
     finish()
-    console.print(terminal_summary(frames["summary"], frames["timing"], view))
+    console.print(terminal_summary(frames["summary"], frames["timing"], criterion))
     for note in [*_unanswered_notes(loaded, frames["summary"]), *(loaded.run["notes"] if request.plain else [])]:
         console.print(note, highlight=False, soft_wrap=True, markup=False)
     for what, where in (("CSVs", csvs), ("plots", reports), ("report", reports / "report.html")):
@@ -126,7 +126,7 @@ def _unanswered_notes(loaded: RunData, summary: pd.DataFrame) -> list[str]:
     return notes
 
 
-def _trials_for(loaded: RunData, view: Convention, redraw: ProblemReplay) -> pd.DataFrame:
+def _trials_for(loaded: RunData, criterion: Convention, replay: ProblemReplay) -> pd.DataFrame:
     """The trials with every error the convention needs.
 
     Raises:
@@ -136,10 +136,12 @@ def _trials_for(loaded: RunData, view: Convention, redraw: ProblemReplay) -> pd.
     from bench.report.replay import chamfer
 
     table = aggregate.trials(loaded)
-    extra = {"chamfer": chamfer(loaded, redraw, table)} if view.metric == "chamfer" else {}
-    table = aggregate.add_success(loaded, view, table.assign(**extra))
+    extra = {"chamfer": chamfer(loaded, replay, table)} if criterion.metric == "chamfer" else {}
+    table = aggregate.add_success(loaded, criterion, table.assign(**extra))
     asked = table[table["status"] != "skipped"]
-    if len(asked) and asked[view.metric].isna().all():
-        reasons = "; ".join(f"{name}: {why}" for name, why in redraw.missing.items())
-        raise InputError(f"--convention {view.name}: {reasons or 'no problem of the run has gt.info, which it needs'}")
+    if len(asked) and asked[criterion.metric].isna().all():
+        reasons = "; ".join(f"{name}: {why}" for name, why in replay.missing.items())
+        raise InputError(
+            f"--convention {criterion.name}: {reasons or 'no problem of the run has gt.info, which it needs'}"
+        )
     return table

@@ -12,7 +12,7 @@ import numpy as np
 from bench.evaluation.aggregate import write_atomically
 from bench.evaluation.conventions import Convention
 from bench.report import style
-from bench.report.ranking import CategoryTable, GroupKey, at, group_title
+from bench.report.ranking import CategoryTable, GroupKey, group_title, select_group
 from bench.report.tables import groups_of
 from common.parallel import parallel_map
 
@@ -67,13 +67,13 @@ def draw_all(jobs: Iterable[FigureJob]) -> Iterator[SavedFigure]:
 
 
 def figures_of(
-    frames: dict[str, pd.DataFrame], categories: dict[GroupKey, CategoryTable], view: Convention, folder: Path
+    frames: dict[str, pd.DataFrame], categories: dict[GroupKey, CategoryTable], criterion: Convention, folder: Path
 ) -> Iterator[FigureJob]:
     """Every figure that the frames and the tables of categories have data for."""
-    yield from _curves(frames, view, folder)
-    yield from _densities(frames, view, folder)
+    yield from _curves(frames, criterion, folder)
+    yield from _densities(frames, criterion, folder)
     yield from _timing(frames["timing"], folder)
-    yield from _shades(categories, view, folder)
+    yield from _shades(categories, criterion, folder)
 
 
 CDF_CAPTION = (
@@ -94,20 +94,20 @@ TIME_CAPTION = (
 )
 
 
-def _curves(frames: dict[str, pd.DataFrame], view: Convention, folder: Path) -> Iterator[FigureJob]:
-    """The CDF, and the errors against rotation magnitude, of each place where anything was asked."""
+def _curves(frames: dict[str, pd.DataFrame], criterion: Convention, folder: Path) -> Iterator[FigureJob]:
+    """The CDF, and the errors against rotation magnitude, of each group where anything was asked."""
     asked = frames["summary"][frames["summary"]["problems"] > 0]
-    for place in groups_of(asked):
-        name, rest, summary = group_title(place), style.slug(*place), at(asked, place)
-        curves, bins = at(frames["cdf"], place), at(frames["by_angle"], place)
-        yield FigureJob(_cdf, (curves, summary, view, name), "cdf", name, CDF_CAPTION, folder / f"cdf_{rest}")
+    for group in groups_of(asked):
+        name, rest, summary = group_title(group), style.slug(*group), select_group(asked, group)
+        curves, bins = select_group(frames["cdf"], group), select_group(frames["by_angle"], group)
+        yield FigureJob(_cdf, (curves, summary, criterion, name), "cdf", name, CDF_CAPTION, folder / f"cdf_{rest}")
         if len(bins):
             yield FigureJob(
-                _by_angle, (bins, summary, view, name), "angle", name, ANGLE_CAPTION, folder / f"angle_{rest}"
+                _by_angle, (bins, summary, criterion, name), "angle", name, ANGLE_CAPTION, folder / f"angle_{rest}"
             )
 
 
-def _densities(frames: dict[str, pd.DataFrame], view: Convention, folder: Path) -> Iterator[FigureJob]:
+def _densities(frames: dict[str, pd.DataFrame], criterion: Convention, folder: Path) -> Iterator[FigureJob]:
     """The CDFs over numbers of points of each data set and condition that has several."""
     asked = frames["summary"][(frames["summary"]["problems"] > 0) & (frames["summary"]["kind"] != "control")]
     for (dataset, condition), summary in asked.groupby(["dataset", "condition"], observed=True, sort=True):
@@ -115,19 +115,19 @@ def _densities(frames: dict[str, pd.DataFrame], view: Convention, folder: Path) 
             title = f"{dataset} · {condition}"
             same = (frames["cdf"]["dataset"] == dataset) & (frames["cdf"]["condition"] == condition)
             arguments, stem = (
-                (frames["cdf"][same], summary, view, title),
+                (frames["cdf"][same], summary, criterion, title),
                 folder / f"density_{style.slug(dataset, condition)}",
             )
             yield FigureJob(_density, arguments, "density", title, DENSITY_CAPTION, stem)
 
 
-def _shades(categories: dict[GroupKey, CategoryTable], view: Convention, folder: Path) -> Iterator[FigureJob]:
-    """The table of categories of each place."""
+def _shades(categories: dict[GroupKey, CategoryTable], criterion: Convention, folder: Path) -> Iterator[FigureJob]:
+    """The table of categories of each group."""
     from bench.report.tables import CATEGORY_NOTE
 
-    for place, table in categories.items():
-        name, stem = group_title(place), folder / f"categories_{style.slug(*place)}"
-        arguments = table, f"mean {view.label} over answered · {name}"
+    for group, table in categories.items():
+        name, stem = group_title(group), folder / f"categories_{style.slug(*group)}"
+        arguments = table, f"mean {criterion.label} over answered · {name}"
         yield FigureJob(_categories, arguments, "category", name, CATEGORY_NOTE, stem)
 
 
@@ -148,8 +148,8 @@ def _save(figure: Figure, job: FigureJob) -> SavedFigure:
     FigureCanvasAgg(figure).print_png(png, metadata={"Software": None})  # type: ignore[no-untyped-call]
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     FigureCanvasSVG(figure).print_svg(svg, metadata=nothing)  # type: ignore[no-untyped-call]
-    places = [job.stem.with_name(f"{job.stem.name}.{end}") for end in ("png", "svg")]
-    written = (write_atomically(places[0], png.getvalue()), write_atomically(places[1], svg.getvalue()))
+    files = [job.stem.with_name(f"{job.stem.name}.{end}") for end in ("png", "svg")]
+    written = (write_atomically(files[0], png.getvalue()), write_atomically(files[1], svg.getvalue()))
     return SavedFigure(job.kind, job.title, job.caption, written)
 
 
@@ -186,37 +186,37 @@ def _ordered(frame: pd.DataFrame) -> list[tuple[str, str]]:
     return sorted(((str(m), str(k)) for m, k in kinds.items()), key=lambda mk: style.order(*mk))
 
 
-def _cdf(curves: pd.DataFrame, summary: pd.DataFrame, view: Convention, title: str) -> Figure:
-    """Error CDFs of one place, best recall first in the legend."""
+def _cdf(curves: pd.DataFrame, summary: pd.DataFrame, criterion: Convention, title: str) -> Figure:
+    """Error CDFs of one group, best recall first in the legend."""
     figure, (axes,) = new_figure(len(summary))
-    right = _right_end(curves, view)
+    right = _right_end(curves, criterion)
     for row in summary.sort_values(["recall", "method"], ascending=[False, True]).to_dict("records"):
         curve = curves[curves["method"] == row["method"]]
         method, kind = str(row["method"]), str(row["kind"])
         lines = lines_of(method, kind) | {"markersize": 4, "markevery": 0.21}
         share = "" if np.isnan(row["recall"]) else f"{row['recall']:.2f}  "
-        _curve(axes, curve, view.metric, right, {"label": share + style.label(method)} | lines)
-    _frame_cdf(axes, view, right)
+        _curve(axes, curve, criterion.metric, right, {"label": share + style.label(method)} | lines)
+    _frame_cdf(axes, criterion, right)
     axes.set_title(title, loc="left")
     place_legend(figure, axes)
     return figure
 
 
-def _right_end(curves: pd.DataFrame, view: Convention) -> float:
+def _right_end(curves: pd.DataFrame, criterion: Convention) -> float:
     """Where the axis of errors ends: at 1 for errors of points of unit objects, else where nine in ten of the answers are."""
-    if view.metric in ("rmse", "mean_distance", "rmse_coordinate") or curves.empty:
+    if criterion.metric in ("rmse", "mean_distance", "rmse_coordinate") or curves.empty:
         return 1.0
-    return float(max(np.quantile(curves[view.metric], 0.9), 1.5 * (view.threshold or 0), 1e-9))
+    return float(max(np.quantile(curves[criterion.metric], 0.9), 1.5 * (criterion.threshold or 0), 1e-9))
 
 
-def _frame_cdf(axes: Axes, view: Convention, right: float) -> None:
+def _frame_cdf(axes: Axes, criterion: Convention, right: float) -> None:
     """Limits and labels of an axes of CDFs, and a line at the threshold."""
-    if view.threshold is not None:
-        axes.axvline(view.threshold, color=style.INK, linewidth=0.8, alpha=0.6)
+    if criterion.threshold is not None:
+        axes.axvline(criterion.threshold, color=style.INK, linewidth=0.8, alpha=0.6)
         beside: dict[str, Any] = {"xytext": (3, 0), "textcoords": "offset points", "fontsize": 7.5}
-        axes.annotate(f"recall@{view.threshold:g}", (view.threshold, 0.01), **beside)
+        axes.annotate(f"recall@{criterion.threshold:g}", (criterion.threshold, 0.01), **beside)
     axes.set(xlim=(-0.01 * right, right), ylim=(0, 1.03))
-    axes.set(xlabel=f"{view.label} ({view.unit})", ylabel="share of asked problems")
+    axes.set(xlabel=f"{criterion.label} ({criterion.unit})", ylabel="share of asked problems")
 
 
 def _curve(axes: Axes, curve: pd.DataFrame, metric: str, right: float, lines: dict[str, Any]) -> None:
@@ -232,12 +232,12 @@ def _curve(axes: Axes, curve: pd.DataFrame, metric: str, right: float, lines: di
         axes.plot(x[shown[-1]], 1, marker="D", markersize=6, color=lines["color"], zorder=5, clip_on=False)
 
 
-def _density(curves: pd.DataFrame, summary: pd.DataFrame, view: Convention, title: str) -> Figure:
+def _density(curves: pd.DataFrame, summary: pd.DataFrame, criterion: Convention, title: str) -> Figure:
     """A panel a method: its CDF at every number of points, dark to light."""
     import matplotlib
     from matplotlib.figure import Figure
 
-    methods, right = _ordered(summary), _right_end(curves, view)
+    methods, right = _ordered(summary), _right_end(curves, criterion)
     columns = min(4, len(methods))
     rows = -(-len(methods) // columns)
     figure = Figure(figsize=(3.1 * columns, 2.7 * rows), layout="constrained")
@@ -252,8 +252,8 @@ def _density(curves: pd.DataFrame, summary: pd.DataFrame, view: Convention, titl
             if len(recall):
                 share = "" if np.isnan(recall.iloc[0]) else f"{recall.iloc[0]:.2f}  "
                 look = {"color": shades[i], "linestyle": dashes[i % 4], "linewidth": 1.5}
-                _curve(axes, curve, view.metric, right, {"label": f"{share}N = {points}"} | look)
-        _frame_cdf(axes, view, right)
+                _curve(axes, curve, criterion.metric, right, {"label": f"{share}N = {points}"} | look)
+        _frame_cdf(axes, criterion, right)
         axes.label_outer()
         axes.set_title(style.label(method), loc="left")
         axes.legend(loc="lower right", fontsize=7)
@@ -263,14 +263,14 @@ def _density(curves: pd.DataFrame, summary: pd.DataFrame, view: Convention, titl
     return figure
 
 
-def _by_angle(bins: pd.DataFrame, summary: pd.DataFrame, view: Convention, title: str) -> Figure:
+def _by_angle(bins: pd.DataFrame, summary: pd.DataFrame, criterion: Convention, title: str) -> Figure:
     """Mean error over answered, and recall, against the bins of rotation magnitude."""
     kinds = [(m, k) for m, k in _ordered(summary) if m in set(bins["method"])]
     figure, (left, right) = new_figure(len(kinds), columns=2)
     for method, kind in kinds:
         mine = bins[bins["method"] == method]
         middle = (mine["angle_low"] + mine["angle_high"]) / 2
-        lines, mean = lines_of(method, kind), mine[f"{view.metric}_mean_answered"]
+        lines, mean = lines_of(method, kind), mine[f"{criterion.metric}_mean_answered"]
         left.plot(middle, mean, **lines)
         partly = (mine["answered"] < mine["problems"]).to_numpy()
         hollow = {"linestyle": "", "fillstyle": "full", "markerfacecolor": style.PAPER}
@@ -280,7 +280,7 @@ def _by_angle(bins: pd.DataFrame, summary: pd.DataFrame, view: Convention, title
     for axes in (left, right):
         axes.set(xlabel="rotation magnitude (°)", xticks=edges, xlim=(edges[0], edges[-1]))
     left.set_yscale("symlog", linthresh=0.01)
-    left.set(ylabel=f"mean {view.label} over answered ({view.unit})")
+    left.set(ylabel=f"mean {criterion.label} over answered ({criterion.unit})")
     left.set_title(title, loc="left")
     right.set(ylabel="recall, failures counted", ylim=(-0.03, 1.03))
     left.set_ylim(bottom=0)
@@ -294,9 +294,9 @@ def _timing(timing: pd.DataFrame, folder: Path) -> Iterator[FigureJob]:
     if whole.any():
         title = "Time against point count"
         yield FigureJob(_times_by_points, (timing[whole], title), "time", title, TIME_CAPTION, folder / "time_points")
-    for points, group in timing[~whole].groupby("points", sort=True, observed=True):
+    for points, rows in timing[~whole].groupby("points", sort=True, observed=True):
         title = f"Time against rotation magnitude · {points} points"
-        yield FigureJob(_times_by_angle, (group, title), "time", title, TIME_CAPTION, folder / f"time_angle_{points}")
+        yield FigureJob(_times_by_angle, (rows, title), "time", title, TIME_CAPTION, folder / f"time_angle_{points}")
 
 
 def _times_by_points(rows: pd.DataFrame, title: str) -> Figure:
@@ -315,8 +315,8 @@ def _times(rows: pd.DataFrame, x: pd.Series[float], xlabel: str, title: str, log
     figure, (axes,) = new_figure(rows["method"].nunique())
     for method, kind in _ordered(rows):
         mine = (rows["method"] == method).to_numpy()
-        for i, (_, group) in enumerate(rows[mine].groupby(["device", "threads"], observed=True)):
-            here, times = x.loc[group.index], group["time_ms_median"]
+        for i, (_, part) in enumerate(rows[mine].groupby(["device", "threads"], observed=True)):
+            here, times = x.loc[part.index], part["time_ms_median"]
             lines = lines_of(method, kind)
             axes.plot(here, times, label=style.label(method) if i == 0 else None, **lines)
             never = here[times.isna()]

@@ -17,7 +17,7 @@ from bench.planning.tasks import domain_of
 from bench.report import style
 from bench.report.figures import FigureJob
 from bench.report.qualitative import choose, seen
-from bench.report.ranking import GroupKey, at
+from bench.report.ranking import GroupKey, select_group
 from bench.report.replay import ProblemReplay
 from common.errors import InputError
 from methods.base import Gaussians
@@ -63,7 +63,7 @@ def first_method(loaded: RunData, plugins: Path | None) -> str:
     raise InputError("no method of this run matches Gaussians; name one by --method")
 
 
-def drawn_job(loaded: RunData, redraw: ProblemReplay, method: str, problems: list[str], stem: Path) -> FigureJob:
+def drawn_job(loaded: RunData, replay: ProblemReplay, method: str, problems: list[str], stem: Path) -> FigureJob:
     """The picture of one method's mixtures on problems of a run.
 
     Raises:
@@ -74,27 +74,27 @@ def drawn_job(loaded: RunData, redraw: ProblemReplay, method: str, problems: lis
     for name in problems:
         if name not in known:
             raise InputError(f"{name}: not a problem of this run; its trials.csv lists them, such as {min(known)}")
-        problem = redraw.problem(name)
+        problem = replay.problem(name)
         if problem is None:
             raise InputError(
-                f"{name}: {redraw.missing.get(redraw.key(name).dataset, 'its clouds can not be drawn again')}"
+                f"{name}: {replay.missing.get(replay.key(name).dataset, 'its clouds can not be drawn again')}"
             )
         found[name] = problem
     rows = [
         _row(name, found[name], mixtures)
-        for name, mixtures in zip(problems, _mixtures(redraw, method, [found[n] for n in problems]), strict=True)
+        for name, mixtures in zip(problems, _mixtures(replay, method, [found[n] for n in problems]), strict=True)
     ]
     return FigureJob(_picture, (rows,), "gaussians", f"{method}: latent Gaussians", CAPTION, stem)
 
 
-def _mixtures(redraw: ProblemReplay, method: str, problems: list[Problem]) -> Iterator[tuple[Gaussians, Gaussians]]:
+def _mixtures(replay: ProblemReplay, method: str, problems: list[Problem]) -> Iterator[tuple[Gaussians, Gaussians]]:
     """The method's mixtures of source and target, from a process of its own as in a run: what it does stays there."""
     child: MethodProcess | None = None
     try:
         for problem in problems:
             key = problem.key
-            domain = domain_of(redraw.opened(key.dataset), key.condition)
-            setting = MethodSetup(method, domain, seed=key.seed, plugins=redraw.plugins)
+            domain = domain_of(replay.opened(key.dataset), key.condition)
+            setting = MethodSetup(method, domain, seed=key.seed, plugins=replay.plugins)
             if child is None:
                 child = MethodProcess(setting, _LIMITS)
             elif child.setting != setting:
@@ -164,14 +164,19 @@ def _circles(axes: Axes, mixture: Gaussians, middle: NDArray[np.float64], colour
 
 
 def of_report(
-    loaded: RunData, trials: pd.DataFrame, places: list[GroupKey], view: Convention, redraw: ProblemReplay, folder: Path
+    loaded: RunData,
+    trials: pd.DataFrame,
+    groups: list[GroupKey],
+    criterion: Convention,
+    replay: ProblemReplay,
+    folder: Path,
 ) -> Iterator[FigureJob]:
-    """The picture for a report: the problems of the first place's grid, by the first method that matches mixtures.
+    """The picture for a report: the problems of the first group's grid, by the first method that matches mixtures.
 
     Nothing where no method does, or where its weights or the clouds aren't here.
     """
-    for place in places[:1]:
-        chosen = choose(at(trials, place), view, _ROWS)
+    for group in groups[:1]:
+        chosen = choose(select_group(trials, group), criterion, _ROWS)
         with contextlib.suppress(InputError):
-            stem = folder / f"gaussians_{style.slug(*place)}"
-            yield drawn_job(loaded, redraw, first_method(loaded, redraw.plugins), chosen, stem)
+            stem = folder / f"gaussians_{style.slug(*group)}"
+            yield drawn_job(loaded, replay, first_method(loaded, replay.plugins), chosen, stem)

@@ -52,9 +52,9 @@ def _described(
     data = {}
     for kind, some in charts.items():
         described[kind] = []
-        for number, (place, chart) in enumerate(some):
+        for number, (group, chart) in enumerate(some):
             name = f"{kind}-{number}"
-            title = group_title(place) if place else "Time against number of points"
+            title = group_title(group) if group else "Time against number of points"
             described[kind].append({"id": name, "title": title, "log": "log" in chart, "wide": "wide" in chart})
             data[name] = chart
     return described, data

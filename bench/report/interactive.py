@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from bench.evaluation.conventions import Convention
 from bench.report import style
-from bench.report.ranking import GroupKey, at
-from bench.report.tables import Row, rows_at
+from bench.report.ranking import GroupKey, select_group
+from bench.report.tables import Row, group_records
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,12 +60,12 @@ def _rounded(values: Any) -> list[float | None]:
     return [float(f"{v:.5g}") if np.isfinite(v) else None for v in np.asarray(values, dtype=float)]
 
 
-def cdf(curves: pd.DataFrame, rows: list[Row], view: Convention) -> Chart:
-    """Error CDFs of one place; a diamond where a curve reaches 1."""
+def cdf(curves: pd.DataFrame, rows: list[Row], criterion: Convention) -> Chart:
+    """Error CDFs of one group; a diamond where a curve reaches 1."""
     traces = []
     for row in sorted(rows, key=lambda r: (-np.nan_to_num(r["recall"]), str(r["method"]))):
         mine = curves[curves["method"] == row["method"]]
-        x, y = np.maximum(mine[view.metric].to_numpy(), LEAST), mine["fraction"].to_numpy()
+        x, y = np.maximum(mine[criterion.metric].to_numpy(), LEAST), mine["fraction"].to_numpy()
         kept = _thin(y)
         look = _line(str(row["method"]), str(row["kind"]))
         ends = [0] * (len(kept) - 1) + [10 if len(y) and y[-1] == 1 else 0]
@@ -78,9 +78,9 @@ def cdf(curves: pd.DataFrame, rows: list[Row], view: Convention) -> Chart:
             | {"name": share + look["name"], "mode": "lines+markers", "x": _rounded(x[kept]), "y": _rounded(y[kept])}
             | {"hovertemplate": hover}
         )
-    line = [] if view.threshold is None else [_rule(view.threshold)]
-    right = 1.0 if view.unit == "units of the cloud" else None
-    axis = {"title": {"text": f"{view.label} ({view.unit})"}, "range": [0, right] if right else None}
+    line = [] if criterion.threshold is None else [_rule(criterion.threshold)]
+    right = 1.0 if criterion.unit == "units of the cloud" else None
+    axis = {"title": {"text": f"{criterion.label} ({criterion.unit})"}, "range": [0, right] if right else None}
     layout = {
         "xaxis": axis,
         "yaxis": {"title": {"text": "share of asked problems"}, "range": [0, 1.03]},
@@ -103,7 +103,7 @@ def _rule(x: float) -> dict[str, Any]:
 
 
 def pareto(rows: list[Row]) -> Chart:
-    """Recall against median time of one place; the line joins the methods that no other beats in both."""
+    """Recall against median time of one group; the line joins the methods that no other beats in both."""
     known = [r for r in rows if np.isfinite(r["time_ms_median"]) and not np.isnan(r["recall"])]
     traces = [_front([r for r in known if r["kind"] != "control"])]
     for row in known:
@@ -140,7 +140,7 @@ def _front(rows: list[Row]) -> dict[str, Any]:
     return shape | {"name": "front", "hoverinfo": "skip"}
 
 
-def by_bins(bins: pd.DataFrame, rows: list[Row], name: str, title: str, view: Convention) -> Chart | None:
+def by_bins(bins: pd.DataFrame, rows: list[Row], name: str, title: str, criterion: Convention) -> Chart | None:
     """Recall and mean error over answered against bins of angle or overlap (`name`); None where there is one bin at most."""
     if bins[f"{name}_low"].nunique() < 2:
         return None
@@ -159,13 +159,18 @@ def by_bins(bins: pd.DataFrame, rows: list[Row], name: str, title: str, view: Co
         traces.append(look | {"y": _rounded(mine["recall"])})
         traces.append(
             look
-            | {"y": _rounded(mine[f"{view.metric}_mean_answered"]), "yaxis": "y2", "xaxis": "x2", "showlegend": False}
+            | {
+                "y": _rounded(mine[f"{criterion.metric}_mean_answered"]),
+                "yaxis": "y2",
+                "xaxis": "x2",
+                "showlegend": False,
+            }
         )
     layout = {
         "xaxis": {"title": {"text": title}, "domain": [0, 0.45]},
         "xaxis2": {"title": {"text": title}, "domain": [0.55, 1], "anchor": "y2"},
         "yaxis": {"title": {"text": "recall, failures counted"}, "range": [-0.03, 1.05]},
-        "yaxis2": {"title": {"text": f"mean {view.label} over answered"}, "anchor": "x2", "rangemode": "tozero"},
+        "yaxis2": {"title": {"text": f"mean {criterion.label} over answered"}, "anchor": "x2", "rangemode": "tozero"},
     }
     return {"data": traces, "layout": layout, "log": "yaxis2", "wide": True}
 
@@ -197,9 +202,9 @@ def times(timing: pd.DataFrame) -> Chart:
 
 
 def all_charts(
-    frames: dict[str, pd.DataFrame], places: list[GroupKey], view: Convention
+    frames: dict[str, pd.DataFrame], groups: list[GroupKey], criterion: Convention
 ) -> dict[str, list[tuple[GroupKey | None, Chart]]]:
-    """Every chart of the page by its section, each with the place it is of."""
+    """Every chart of the page by its section, each with the group it is of."""
     found: dict[str, list[tuple[GroupKey | None, Chart]]] = {
         "cdf": [],
         "pareto": [],
@@ -207,14 +212,14 @@ def all_charts(
         "overlap": [],
         "time": [],
     }
-    for place in places:
-        rows = rows_at(frames["summary"], place)
-        found["cdf"].append((place, cdf(at(frames["cdf"], place), rows, view)))
-        if view.limits:
-            found["pareto"].append((place, pareto(rows)))
+    for group in groups:
+        rows = group_records(frames["summary"], group)
+        found["cdf"].append((group, cdf(select_group(frames["cdf"], group), rows, criterion)))
+        if criterion.limits:
+            found["pareto"].append((group, pareto(rows)))
         for name, title in (("angle", "rotation magnitude (°)"), ("overlap", "overlap (share of the source)")):
-            chart = by_bins(at(frames[f"by_{name}"], place), rows, name, title, view)
-            found[name] += [(place, chart)] if chart else []
+            chart = by_bins(select_group(frames[f"by_{name}"], group), rows, name, title, criterion)
+            found[name] += [(group, chart)] if chart else []
     if len(frames["timing"]):
         found["time"].append((None, times(frames["timing"])))
     return found

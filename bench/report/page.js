@@ -159,7 +159,7 @@ if (viewer) {
   const [method, pair] = ["method", "pair"].map(n => viewer.querySelector(`select[name=${n}]`));
   worst.methods.forEach((m, i) => method.add(new Option(m.name, i)));
   const offer = () => {
-    pair.replaceChildren(...worst.methods[method.value].pairs.map((p, i) => new Option(`${i + 1}: ${p.place}, ${p.error}`, i)));
+    pair.replaceChildren(...worst.methods[method.value].pairs.map((p, i) => new Option(`${i + 1}: ${p.group}, ${p.error}`, i)));
     choose(method.value, 0);
   };
   method.addEventListener("change", offer);

@@ -13,7 +13,7 @@ from bench.evaluation.conventions import Convention
 from bench.report import ranking, recommendation, style
 from bench.report.ranking import Errors, GroupKey
 from bench.report.table import Table, TableCell
-from bench.report.tables import Row, rows_at
+from bench.report.tables import Row, group_records
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 EFFICIENT_MS = 1000.0
 """A global method is efficient if its mean runtime is below this, as in the paper."""
 
-GROUPS = ("local", "inefficient global", "efficient global")
+METHOD_CLASSES = ("local", "inefficient global", "efficient global")
 COLOURS = {"local": "red", "inefficient global": "orange", "efficient global": "blue"}
 
 
@@ -34,15 +34,15 @@ def printed() -> pd.DataFrame:
         return pd.read_csv(file, dtype={"value": str, "category": str, "condition": str}, keep_default_na=False)
 
 
-def beside(place: GroupKey, table: str = "accuracy") -> dict[tuple[str, str], str]:
-    """The paper's numbers on a place: by method and metric; of the table of categories by category and method."""
-    here = ranking.at(printed(), place)
+def beside(group: GroupKey, table: str = "accuracy") -> dict[tuple[str, str], str]:
+    """The paper's numbers on a group: by method and metric; of the table of categories by category and method."""
+    here = ranking.select_group(printed(), group)
     here = here[here["table"] == table]
     names = ("category", "method") if table == "category" else ("method", "metric")
     return {(str(r[names[0]]), str(r[names[1]])): r["value"] for r in here.to_dict("records")}
 
 
-def group_of(kind: str, mean_ms: float) -> str:
+def method_class(kind: str, mean_ms: float) -> str:
     """local, or global by its measured mean runtime; a time that is not known counts as long."""
     if kind == "local":
         return "local"
@@ -50,44 +50,47 @@ def group_of(kind: str, mean_ms: float) -> str:
 
 
 def main_groups(summary: pd.DataFrame) -> list[GroupKey]:
-    """One place a data set and condition: the number of points nearest to 1 024."""
+    """One group a data set and condition: the number of points nearest to 1 024."""
     from bench.report.tables import groups_of
 
     best: dict[tuple[Any, ...], GroupKey] = {}
-    for place in groups_of(summary[summary["problems"] > 0]):
-        known = best.get(place[:2], place)
-        best[place[:2]] = min(known, place, key=lambda p: abs(p[2] - 1024))
+    for group in groups_of(summary[summary["problems"] > 0]):
+        known = best.get(group[:2], group)
+        best[group[:2]] = min(known, group, key=lambda p: abs(p[2] - 1024))
     return list(best.values())
 
 
 def accuracy_table(
     title: str,
-    places: list[GroupKey],
+    groups: list[GroupKey],
     summary: pd.DataFrame,
     errors: Mapping[GroupKey, Errors],
-    view: Convention,
+    criterion: Convention,
     against: bool,
     alone: Mapping[tuple[str, int], float],
 ) -> Table:
-    """Table 1 (or the one of partial views): mean error and recall by data set, methods in the paper's three groups.
+    """Table 1 (or the one of partial criteria): mean error and recall by data set, methods in the paper's three classes.
 
     `alone`: mean ms of methods timed alone (`bench.report.recommendation.alone`), which group them where they are known.
     """
-    rows = {place: {str(r["method"]): r for r in rows_at(summary, place) if r["kind"] != "control"} for place in places}
-    theirs = {place: beside(place) if against else {} for place in places}
+    rows = {
+        group: {str(r["method"]): r for r in group_records(summary, group) if r["kind"] != "control"}
+        for group in groups
+    }
+    theirs = {group: beside(group) if against else {} for group in groups}
     kinds = {m: str(r["kind"]) for here in rows.values() for m, r in here.items()}
     missing = {m for t in theirs.values() for m, _ in t} - set(kinds)
-    groups = {m: group_of(kind, _mean_time(m, rows, alone)) for m, kind in kinds.items()}
-    names = sorted(kinds, key=lambda m: (GROUPS.index(groups[m]), m)) + sorted(missing)
-    body = [[TableCell(m), TableCell(groups.get(m, "not run"))] for m in names]
-    for place in places:
-        order = ranking.by_recall(errors[place])
-        best = ranking.lowest_error(errors[place].error, errors[place].methods), order.winner if order else None
+    classes = {m: method_class(kind, _mean_time(m, rows, alone)) for m, kind in kinds.items()}
+    names = sorted(kinds, key=lambda m: (METHOD_CLASSES.index(classes[m]), m)) + sorted(missing)
+    body = [[TableCell(m), TableCell(classes.get(m, "not run"))] for m in names]
+    for group in groups:
+        order = ranking.by_recall(errors[group])
+        best = ranking.lowest_error(errors[group].error, errors[group].methods), order.winner if order else None
         for cells in body:
-            cells += _pair(rows[place].get(cells[0].text), cells[0].text, best, view, theirs[place])
-    heads = [("", 1), *((_short(place), 2) for place in places)]
-    columns = ["method", "group", *([f"{view.label} ↓", f"{view.recall_label} ↑"] * len(places))]
-    colours = {i: COLOURS[groups[m]] for i, m in enumerate(names) if m in groups}
+            cells += _pair(rows[group].get(cells[0].text), cells[0].text, best, criterion, theirs[group])
+    heads = [("", 1), *((_short(group), 2) for group in groups)]
+    columns = ["method", "group", *([f"{criterion.label} ↓", f"{criterion.recall_label} ↑"] * len(groups))]
+    colours = {i: COLOURS[classes[m]] for i, m in enumerate(names) if m in classes}
     return Table(title, columns, body, heads, colours, ACCURACY_NOTE + (AGAINST_NOTE if against else ""))
 
 
@@ -99,21 +102,21 @@ ACCURACY_NOTE = (
 AGAINST_NOTE = " In brackets: the number printed in Yuan et al. 2020."
 
 
-def _short(place: GroupKey) -> str:
-    dataset, condition, points = place
+def _short(group: GroupKey) -> str:
+    dataset, condition, points = group
     return f"{dataset} {condition}" + ("" if points == 1024 else f" {points}")
 
 
 def _mean_time(
-    method: str, places: Mapping[GroupKey, Mapping[str, Row]], alone: Mapping[tuple[str, int], float]
+    method: str, groups: Mapping[GroupKey, Mapping[str, Row]], alone: Mapping[tuple[str, int], float]
 ) -> float:
     """Mean of a method's mean runtimes in ms, of those timed alone if there are any; infinite if none is known.
 
     Beside other processes a method that is near the limit takes longer, and would change its group with `--jobs`.
     """
-    sizes = {points for _, _, points in places}
+    sizes = {points for _, _, points in groups}
     known = [alone[method, points] for points in sizes if (method, points) in alone]
-    known = known or [here[method]["time_ms_mean"] for here in places.values() if method in here]
+    known = known or [here[method]["time_ms_mean"] for here in groups.values() if method in here]
     known = [t for t in known if not np.isnan(t)]
     return float(np.mean(known)) if known else np.inf
 
@@ -122,14 +125,14 @@ def _pair(
     row: Row | None,
     method: str,
     best: tuple[str | None, str | None],
-    view: Convention,
+    criterion: Convention,
     theirs: Mapping[tuple[str, str], str],
 ) -> list[TableCell]:
-    """Error and recall of a method in a place."""
+    """Error and recall of a method in a group."""
     rmse, recall = theirs.get((method, "rmse"), ""), theirs.get((method, "recall"), "")
     if row is None or not row["problems"]:
         return [TableCell("–", np.nan, beside=rmse), TableCell("–", np.nan, beside=recall)]
-    error = row[f"{view.metric}_mean_answered"]
+    error = row[f"{criterion.metric}_mean_answered"]
     star = "*" if row["answered"] < row["problems"] else ""
     share = "–" if np.isnan(row["recall"]) else f"{row['recall']:.2f}"
     return [
@@ -176,13 +179,13 @@ def _time_cell(row: Mapping[Any, Any] | None, lead: float | None, beside: str) -
 
 
 def paper_tables(
-    summary: pd.DataFrame, timing: pd.DataFrame, errors: Mapping[GroupKey, Errors], view: Convention, against: bool
+    summary: pd.DataFrame, timing: pd.DataFrame, errors: Mapping[GroupKey, Errors], criterion: Convention, against: bool
 ) -> dict[str, Table]:
-    """By the name of its files: Table 1, the table of partial views, Table 2; those that the run has data for."""
-    places = main_groups(summary)
-    partial = [p for p in places if str(p[1]).split("[")[0] == "partial"]
-    whole = [p for p in places if p not in partial]
-    how = summary, errors, view, against, recommendation.alone(timing, "time_ms_mean")
+    """By the name of its files: Table 1, the table of partial criteria, Table 2; those that the run has data for."""
+    groups = main_groups(summary)
+    partial = [p for p in groups if str(p[1]).split("[")[0] == "partial"]
+    whole = [p for p in groups if p not in partial]
+    how = summary, errors, criterion, against, recommendation.alone(timing, "time_ms_mean")
     found = {}
     if whole:
         found["table1"] = accuracy_table("Accuracy", whole, *how)

@@ -13,8 +13,8 @@ from bench.evaluation.conventions import Convention
 from bench.evaluation.loader import RunData
 from bench.report import style
 from bench.report.figures import FigureJob
-from bench.report.ranking import GroupKey, at, group_title
-from bench.report.replay import ProblemReplay, answers, thinned
+from bench.report.ranking import GroupKey, group_title, select_group
+from bench.report.replay import ProblemReplay, poses_of, subsample
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,32 +43,39 @@ class Panel(NamedTuple):
 
 
 def grids_of(
-    loaded: RunData, trials: pd.DataFrame, places: list[GroupKey], view: Convention, redraw: ProblemReplay, folder: Path
+    loaded: RunData,
+    trials: pd.DataFrame,
+    groups: list[GroupKey],
+    criterion: Convention,
+    replay: ProblemReplay,
+    folder: Path,
 ) -> Iterator[FigureJob]:
-    """The grid of each place whose problems can be drawn again."""
-    for place in places:
-        here = at(trials, place)
+    """The grid of each group whose problems can be drawn again."""
+    for group in groups:
+        here = select_group(trials, group)
         here = here[
             (here["kind"] != "control") & (here["status"] != "skipped") & (here["repeat"] == here["repeat"].min())
         ]
         methods = _methods(here)
-        rows = [_row(loaded, here[here["problem"] == p], methods, view, redraw) for p in choose(here, view, ROWS)]
+        rows = [
+            _row(loaded, here[here["problem"] == p], methods, criterion, replay) for p in choose(here, criterion, ROWS)
+        ]
         shown = [(name, panels) for name, panels in rows if panels]
         if shown:
-            caption, title = f"{CAPTION} Data: {redraw.licence(place[0])}.", group_title(place)
+            caption, title = f"{CAPTION} Data: {replay.licence(group[0])}.", group_title(group)
             yield FigureJob(
-                _grid, (shown, methods, title), "grid", title, caption, folder / f"grid_{style.slug(*place)}"
+                _grid, (shown, methods, title), "grid", title, caption, folder / f"grid_{style.slug(*group)}"
             )
 
 
-def choose(trials: pd.DataFrame, view: Convention, most: int) -> list[str]:
-    """Problems of one place on which methods disagree most, of different categories as far as there are."""
+def choose(trials: pd.DataFrame, criterion: Convention, most: int) -> list[str]:
+    """Problems of one group on which methods disagree most, of different categories as far as there are."""
     if trials.empty:
         return []
-    known = trials.assign(bounded=np.minimum(trials[view.metric].fillna(np.inf), np.float64(2)))
-    groups = known.groupby("problem", observed=True, sort=True)
-    scatter = groups["bounded"].std(ddof=0).fillna(0)
-    category = groups["category"].first().astype(object).fillna("")
+    known = trials.assign(bounded=np.minimum(trials[criterion.metric].fillna(np.inf), np.float64(2)))
+    by_problem = known.groupby("problem", observed=True, sort=True)
+    scatter = by_problem["bounded"].std(ddof=0).fillna(0)
+    category = by_problem["category"].first().astype(object).fillna("")
     order = scatter.sort_values(ascending=False, kind="stable").index
     turn = category.loc[order].groupby(category.loc[order]).cumcount()  # the best of each category come first
     return [str(p) for p in turn.sort_values(kind="stable").index[:most]]
@@ -80,19 +87,19 @@ def _methods(here: pd.DataFrame) -> list[str]:
 
 
 def _row(
-    loaded: RunData, mine: pd.DataFrame, methods: list[str], view: Convention, redraw: ProblemReplay
+    loaded: RunData, mine: pd.DataFrame, methods: list[str], criterion: Convention, replay: ProblemReplay
 ) -> tuple[str, list[Panel]]:
     """The panels of one problem: as given, then one a method; none if its clouds can't be had."""
     name = str(mine["problem"].iloc[0])
-    problem = redraw.problem(name)
+    problem = replay.problem(name)
     if problem is None:
         return name, []
     source, target = (
-        thinned(problem.source, SHOWN).astype(np.float64),
-        thinned(problem.target, SHOWN).astype(np.float64),
+        subsample(problem.source, SHOWN).astype(np.float64),
+        subsample(problem.target, SHOWN).astype(np.float64),
     )
-    poses = dict(zip(map(str, mine["method"]), answers(loaded, mine), strict=True))
-    errors = dict(zip(map(str, mine["method"]), mine[view.metric], strict=True))
+    poses = dict(zip(map(str, mine["method"]), poses_of(loaded, mine), strict=True))
+    errors = dict(zip(map(str, mine["method"]), mine[criterion.metric], strict=True))
     panels = [Panel(source, target, "")]
     for method in methods:
         T = poses.get(method)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from bench.evaluation.conventions import Convention
 
-ALPHA = 0.05
 GROUP_KEY_COLUMNS = ["dataset", "condition", "points"]
 TIE = 0.05
 """Two errors are a tie if neither is below the other by more than this share of it."""
@@ -24,22 +23,22 @@ GroupKey = tuple[Any, ...]
 """A data set, condition and number of points: what one table or curve is about."""
 
 
-def group_title(place: GroupKey) -> str:
-    """How a place is named above its table or figure."""
-    dataset, condition, points = place
+def group_title(group: GroupKey) -> str:
+    """How a group is named above its table or figure."""
+    dataset, condition, points = group
     return f"{dataset} · {condition} · {points} points"
 
 
-def at(frame: pd.DataFrame, place: GroupKey) -> pd.DataFrame:
-    """The rows of a frame that are of a place."""
-    dataset, condition, points = place
+def select_group(frame: pd.DataFrame, group: GroupKey) -> pd.DataFrame:
+    """The rows of a frame that are of a group."""
+    dataset, condition, points = group
     return frame[
         (frame["dataset"] == dataset) & (frame["condition"] == condition) & (frame["points"] == points).to_numpy()
     ]
 
 
 class Errors(NamedTuple):
-    """What methods did on the problems of one place, controls aside; the mean over repeats.
+    """What methods did on the problems of one group, controls aside; the mean over repeats.
 
     Attributes:
         methods: names (M,), in alphabetical order.
@@ -54,15 +53,15 @@ class Errors(NamedTuple):
     category: NDArray[np.object_]
 
 
-def errors_of(trials: pd.DataFrame, view: Convention) -> Errors:
-    """The errors of the trials of one place."""
+def errors_of(trials: pd.DataFrame, criterion: Convention) -> Errors:
+    """The errors of the trials of one group."""
     asked = trials[(trials["status"] != "skipped") & (trials["kind"] != "control")]
-    groups = asked.groupby(["problem", "method"], observed=True, sort=True)
-    both = groups[[view.metric, "success"]].mean() if len(asked) else asked[[view.metric, "success"]]
+    by_pair = asked.groupby(["problem", "method"], observed=True, sort=True)
+    both = by_pair[[criterion.metric, "success"]].mean() if len(asked) else asked[[criterion.metric, "success"]]
     if both.empty:
         none = np.zeros((0, 0))
         return Errors([], none, none, np.zeros(0, dtype=object))
-    error, success = both[view.metric].unstack(), both["success"].unstack()
+    error, success = both[criterion.metric].unstack(), both["success"].unstack()
     kinds = asked.drop_duplicates("problem").set_index("problem")["category"].astype(object)
     category = kinds.reindex(error.index).fillna("").to_numpy()
     return Errors(list(map(str, error.columns)), error.to_numpy(float), success.to_numpy(float), category)
@@ -83,9 +82,9 @@ def lowest_error(error: NDArray[np.float64], methods: list[str]) -> str | None:
         d = error[:, first] - error[:, other]
         d = d[~np.isnan(d)]
         found.append(statistics.sign_flip_p(d, methods[first], methods[other]) if d.sum() < 0 else 1.0)
-        if found[-1] >= ALPHA:
+        if found[-1] >= statistics.ALPHA:
             return None
-    return methods[first] if (statistics.holm(found) < ALPHA).all() else None
+    return methods[first] if (statistics.holm(found) < statistics.ALPHA).all() else None
 
 
 class Ranking(NamedTuple):
@@ -107,7 +106,7 @@ class Ranking(NamedTuple):
 def by_recall(errors: Errors) -> Ranking | None:
     """Rank methods by recall, then mean error, then name; None if there are none or success is not defined.
 
-    Methods that were asked fewer problems than others come last: a perfect score on five is no first place.
+    Methods that were asked fewer problems than others come last: a perfect score on five is no first group.
     """
     asked = ~np.isnan(errors.error)
     known = ~np.isnan(errors.success)
@@ -124,7 +123,9 @@ def by_recall(errors: Errors) -> Ranking | None:
     found = statistics.holm(tests)
     names = [errors.methods[m] for m in order]
     return Ranking(
-        names, [n for n, p in zip(names[1:], found, strict=True) if p >= ALPHA], float(found[0]) if others else 1.0
+        names,
+        [n for n, p in zip(names[1:], found, strict=True) if p >= statistics.ALPHA],
+        float(found[0]) if others else 1.0,
     )
 
 
@@ -136,7 +137,7 @@ class CategoryTable(NamedTuple):
     best: pd.DataFrame
 
 
-def category_table(cells: pd.DataFrame, errors: Errors, view: Convention) -> CategoryTable:
+def category_table(cells: pd.DataFrame, errors: Errors, criterion: Convention) -> CategoryTable:
     """Build the category table of one group from its rows of `aggregate.per_category`; methods by kind, then name."""
     import pandas as pd
 
@@ -145,7 +146,7 @@ def category_table(cells: pd.DataFrame, errors: Errors, view: Convention) -> Cat
     kinds = text.drop_duplicates("method").set_index("method")["kind"]
     names = sorted(kinds.index, key=lambda m: style.order(m, str(kinds[m])))
     axes = {"index": "category", "columns": "method"}
-    mean = text.pivot(**axes, values=f"{view.metric}_mean_answered").reindex(columns=names)
+    mean = text.pivot(**axes, values=f"{criterion.metric}_mean_answered").reindex(columns=names)
     partly = text.pivot(**axes, values="partly").reindex(columns=names).fillna(True).astype(bool)
     winners = {c: lowest_error(errors.error[errors.category == c], errors.methods) for c in mean.index}
     best = [[winners[category] == method for method in names] for category in mean.index]
@@ -170,7 +171,7 @@ def duels(errors: Errors) -> dict[tuple[str, str], Duel]:
         both = errors.error[~np.isnan(errors.error[:, [i, j]]).any(axis=1)][:, [i, j]]
         wins, losses = (both[:, 0] < (1 - TIE) * both[:, 1]).sum(), (both[:, 1] < (1 - TIE) * both[:, 0]).sum()
         counts.append((int(wins), len(both) - int(wins) - int(losses), int(losses)))
-    clear = statistics.holm([statistics.sign_test(w, lost) for w, _, lost in counts]) < ALPHA
+    clear = statistics.holm([statistics.sign_test(w, lost) for w, _, lost in counts]) < statistics.ALPHA
     found = {}
     for (i, j), (w, t, lost), sure in zip(pairs, counts, clear, strict=True):
         found[names[i], names[j]] = Duel(w, t, lost, bool(sure))

@@ -1,4 +1,4 @@
-"""Which method to choose in one place: an order of methods, and a sentence that says what it comes to."""
+"""Which method to choose in one group: an order of methods, and a sentence that says what it comes to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Standing(NamedTuple):
-    """A method in one place: problems asked, recall with its 95 % interval, and the ms of a pair (NaN if not known)."""
+    """A method in one group: problems asked, recall with its 95 % interval, and the ms of a pair (NaN if not known)."""
 
     method: str
     problems: int

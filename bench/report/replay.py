@@ -112,7 +112,7 @@ class ProblemReplay:
         return self._made(dataclasses.replace(key, condition=noiseless, points=min(CLEAN_POINTS, most or CLEAN_POINTS)))
 
 
-def answers(loaded: RunData, trials: pd.DataFrame) -> NDArray[np.float64]:
+def poses_of(loaded: RunData, trials: pd.DataFrame) -> NDArray[np.float64]:
     """The poses (B, 4, 4) of trials (all of a run, or rows of them by their index), NaN where there is none."""
     accuracy = np.flatnonzero(loaded.outcomes["phase"] == "accuracy")
     poses = loaded.outcomes[POSE_COLUMNS].to_numpy()[accuracy[trials.index.to_numpy()]]
@@ -120,13 +120,13 @@ def answers(loaded: RunData, trials: pd.DataFrame) -> NDArray[np.float64]:
     return poses.reshape(-1, 4, 4)
 
 
-def thinned(cloud: NDArray[np.float32], most: int) -> NDArray[np.float32]:
+def subsample(cloud: NDArray[np.float32], most: int) -> NDArray[np.float32]:
     """Every so-manieth point, `most` at most."""
     rows = np.unique(np.linspace(0, len(cloud) - 1, min(most, len(cloud))).astype(int))
     return cloud[rows]
 
 
-def chamfer(loaded: RunData, redraw: ProblemReplay, trials: pd.DataFrame) -> NDArray[np.float64]:
+def chamfer(loaded: RunData, replay: ProblemReplay, trials: pd.DataFrame) -> NDArray[np.float64]:
     """RPMNet's modified Chamfer distance of each trial, in squared units.
 
     CD = mean_x min_y ‖x - y‖² + mean_y min_x ‖y - x‖² (Yew and Lee 2020, Eq. 12), the moved source against
@@ -136,12 +136,12 @@ def chamfer(loaded: RunData, redraw: ProblemReplay, trials: pd.DataFrame) -> NDA
     from scipy.spatial import cKDTree
 
     found = np.where(trials["status"] == "skipped", np.nan, np.inf)
-    poses = answers(loaded, trials)
+    poses = poses_of(loaded, trials)
     rows = np.flatnonzero((trials["status"] != "skipped").to_numpy())
     problems = trials["problem"].astype(str).to_numpy()
     for name in dict.fromkeys(problems[rows]):
         mine = rows[problems[rows] == name]
-        noisy, clean = redraw.problem(name), redraw.clean(name)
+        noisy, clean = replay.problem(name), replay.clean(name)
         if noisy is None or clean is None:
             found[mine] = np.nan
             continue

@@ -13,7 +13,7 @@ from bench.evaluation.conventions import Convention
 from bench.evaluation.loader import RunData
 from bench.report import style
 from bench.report.figures import FigureJob, lines_of, new_figure, place_legend
-from bench.report.ranking import GroupKey, at, group_title
+from bench.report.ranking import GroupKey, group_title, select_group
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,28 +70,28 @@ def confidences(loaded: RunData, trials: pd.DataFrame) -> NDArray[np.float64]:
 
 
 def risks_of(
-    loaded: RunData, trials: pd.DataFrame, places: list[GroupKey], view: Convention, folder: Path
+    loaded: RunData, trials: pd.DataFrame, groups: list[GroupKey], criterion: Convention, folder: Path
 ) -> Iterator[FigureJob]:
-    """The figure of each place where a method that says how sure it is had wrong answers among right ones."""
-    if not view.limits:
+    """The figure of each group where a method that says how sure it is had wrong answers among right ones."""
+    if not criterion.limits:
         return
     sure = trials.assign(confidence=confidences(loaded, trials))
-    for place in places:
-        here = at(sure, place)
+    for group in groups:
+        here = select_group(sure, group)
         asked = here[here["status"] != "skipped"]
         said = asked[(asked["status"] == "ok") & asked["confidence"].notna() & (asked["kind"] != "control")]
         found = {}
         for (method, kind), mine in said.groupby(["method", "kind"], observed=True, sort=True):
-            wrong, count = view.success(mine) != 1, int((asked["method"] == method).sum())
+            wrong, count = criterion.success(mine) != 1, int((asked["method"] == method).sum())
             found[str(method), str(kind)] = risk_of(mine["confidence"].to_numpy(), wrong, count)
         if any(np.isfinite(risk.worth) for risk in found.values()):
-            title = group_title(place)
+            title = group_title(group)
             yield FigureJob(
-                _figure, (found, view, title), "risk", title, CAPTION, folder / f"risk_{style.slug(*place)}"
+                _figure, (found, criterion, title), "risk", title, CAPTION, folder / f"risk_{style.slug(*group)}"
             )
 
 
-def _figure(found: dict[tuple[str, str], Risk], view: Convention, title: str) -> Figure:
+def _figure(found: dict[tuple[str, str], Risk], criterion: Convention, title: str) -> Figure:
     figure, (axes,) = new_figure(len(found))
     for method, kind in sorted(found, key=lambda mk: style.order(*mk)):
         risk = found[method, kind]
@@ -100,7 +100,7 @@ def _figure(found: dict[tuple[str, str], Risk], view: Convention, title: str) ->
             risk.coverage, risk.risk, label=f"{worth}  {style.label(method)}", **lines_of(method, kind), markevery=0.2
         )
     axes.set(xlim=(0, 1.01), ylim=(-0.01, 1), xlabel="coverage: share of asked problems accepted")
-    axes.set(ylabel=f"risk: share of them that {view.recall_label} does not count")
+    axes.set(ylabel=f"risk: share of them that {criterion.recall_label} does not count")
     axes.set_title(title, loc="left")
     place_legend(figure, axes)
     return figure

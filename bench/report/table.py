@@ -29,23 +29,23 @@ class Table:
 
     Attributes:
         columns: heads with their units; a row has as many cells.
-        groups: heads above the heads, each over so many columns, the first column not counted; empty if there are none.
+        column_groups: heads above the heads, each over so many columns, the first column not counted; empty if there are none.
         colours: LaTeX colour of the first cell of a row, by the row's number.
     """
 
     title: str
     columns: list[str]
     rows: list[list[TableCell]]
-    groups: list[tuple[str, int]] = field(default_factory=list)
+    column_groups: list[tuple[str, int]] = field(default_factory=list)
     colours: dict[int, str] = field(default_factory=dict)
     caption: str = ""
 
     @property
     def heads(self) -> list[str]:
         """Heads in one line, each with its group."""
-        if not self.groups:
+        if not self.column_groups:
             return self.columns
-        above = [name for name, width in self.groups for _ in range(width)]
+        above = [name for name, width in self.column_groups for _ in range(width)]
         return [self.columns[0], *(f"{a} {b}".strip() for a, b in zip(above, self.columns[1:], strict=True))]
 
     def markdown(self) -> str:
@@ -68,11 +68,13 @@ class Table:
     def latex(self) -> str:
         """A `table` environment for `booktabs`; rows with colours need `xcolor`."""
         head = [" & ".join(map(tex, self.columns)) + r" \\"]
-        if self.groups:
-            spans = " & ".join(rf"\multicolumn{{{n}}}{{c}}{{{tex(name)}}}" for name, n in self.groups)
-            starts = [2 + sum(n for _, n in self.groups[:i]) for i in range(len(self.groups))]
+        if self.column_groups:
+            spans = " & ".join(rf"\multicolumn{{{n}}}{{c}}{{{tex(name)}}}" for name, n in self.column_groups)
+            starts = [2 + sum(n for _, n in self.column_groups[:i]) for i in range(len(self.column_groups))]
             rules = "".join(
-                rf"\cmidrule(lr){{{s}-{s + n - 1}}}" for s, (name, n) in zip(starts, self.groups, strict=True) if name
+                rf"\cmidrule(lr){{{s}-{s + n - 1}}}"
+                for s, (name, n) in zip(starts, self.column_groups, strict=True)
+                if name
             )
             head = [rf" & {spans} \\ {rules}", *head]
         rows = [" & ".join(self._tex_cells(i)) + r" \\" for i in range(len(self.rows))]

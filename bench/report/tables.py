@@ -26,31 +26,31 @@ def groups_of(frame: pd.DataFrame) -> list[GroupKey]:
     return sorted({tuple(p) for p in frame[GROUP_KEY_COLUMNS].drop_duplicates().itertuples(index=False, name=None)})
 
 
-def rows_at(frame: pd.DataFrame, place: GroupKey) -> list[Row]:
-    """The rows of a place as dicts, in the order of methods."""
-    rows: list[Row] = ranking.at(frame, place).to_dict("records")  # type: ignore[assignment]
+def group_records(frame: pd.DataFrame, group: GroupKey) -> list[Row]:
+    """The rows of a group as dicts, in the order of methods."""
+    rows: list[Row] = ranking.select_group(frame, group).to_dict("records")  # type: ignore[assignment]
     return sorted(rows, key=lambda row: style.order(str(row["method"]), str(row["kind"])))
 
 
 def summary_table(
-    place: GroupKey, rows: list[Row], errors: Errors, view: Convention, beside: Mapping[tuple[str, str], str]
+    group: GroupKey, rows: list[Row], errors: Errors, criterion: Convention, beside: Mapping[tuple[str, str], str]
 ) -> Table:
-    """The summary of one place. `beside` holds the paper's numbers by method and metric; empty if they are not asked for."""
+    """The summary of one group. `beside` holds the paper's numbers by method and metric; empty if they are not asked for."""
     order = ranking.by_recall(errors)
     winners = order.winner if order else None, ranking.lowest_error(errors.error, errors.methods)
-    heads = ["method", "kind", "answered", f"{view.recall_label} [95\u00a0%]"]
-    heads += [f"{view.label} mean over answered [95\u00a0%]", f"{view.label} median"]
+    heads = ["method", "kind", "answered", f"{criterion.recall_label} [95\u00a0%]"]
+    heads += [f"{criterion.label} mean over answered [95\u00a0%]", f"{criterion.label} median"]
     heads += ["recall sym.", "RMSE sym. mean", "RRE median (°)", "RTE median", "time median (ms)", "p95 (ms)"]
     heads += ["seed SD", "problem SD"]
     asked = [row for row in rows if row["problems"]]
-    body = [_summary_row(row, winners, view, beside) for row in asked]
-    return Table(group_title(place), heads, body, caption=style.not_run(rows))
+    body = [_summary_row(row, winners, criterion, beside) for row in asked]
+    return Table(group_title(group), heads, body, caption=style.not_run(rows))
 
 
 def _summary_row(
-    row: Row, winners: tuple[str | None, str | None], view: Convention, beside: Mapping[tuple[str, str], str]
+    row: Row, winners: tuple[str | None, str | None], criterion: Convention, beside: Mapping[tuple[str, str], str]
 ) -> list[TableCell]:
-    m, method = view.metric, str(row["method"])
+    m, method = criterion.metric, str(row["method"])
     mean = style.number(row[f"{m}_mean_answered"])
     if not np.isnan(row[f"{m}_mean_low"]):
         mean += f" [{style.number(row[f'{m}_mean_low'])}, {style.number(row[f'{m}_mean_high'])}]"
@@ -80,7 +80,7 @@ def recall_text(row: Row) -> str:
 
 
 def coverage_table(summary: pd.DataFrame) -> Table:
-    """Asked, answered, failed by kind (the kinds that occur) and skipped, for every method and place."""
+    """Asked, answered, failed by kind (the kinds that occur) and skipped, for every method and group."""
     counted = ["problems", "answered", *(s for s in (*FAILURES, "skipped") if (summary[s] > 0).any())]
     rows: list[Row] = summary.to_dict("records")  # type: ignore[assignment]
     ordered = sorted(
@@ -104,10 +104,11 @@ def failure_table(outcomes: pd.DataFrame) -> Table:
     bad = outcomes.loc[(outcomes["phase"] == "accuracy") & (outcomes["status"] != "ok"), [*columns, "problem"]]
     if bad.empty:
         return Table("Failures and their messages", FAILURE_HEADS, [])
-    groups = bad.groupby(columns, observed=True, sort=True)["problem"]
-    found = groups.agg(["size", "first"]).reset_index().sort_values("size", ascending=False, kind="stable").head(300)
+    by_message = bad.groupby(columns, observed=True, sort=True)["problem"]
+    counts = by_message.agg(["size", "first"]).reset_index()
+    counts = counts.sort_values("size", ascending=False, kind="stable").head(MAX_FAILURE_ROWS)
     rows = []
-    for r in found.to_dict("records"):
+    for r in counts.to_dict("records"):
         what = [
             TableCell(str(r["method"])),
             TableCell(group_title(tuple(r[n] for n in GROUP_KEY_COLUMNS))),
@@ -119,10 +120,12 @@ def failure_table(outcomes: pd.DataFrame) -> Table:
 
 
 FAILURE_HEADS = ["method", "problems", "status", "times", "message", "first problem"]
+MAX_FAILURE_ROWS = 300
+"""Longest list of failure messages in a report."""
 
 
 def category_table(
-    place: GroupKey, table: CategoryTable, view: Convention, beside: Mapping[tuple[str, str], str]
+    group: GroupKey, table: CategoryTable, criterion: Convention, beside: Mapping[tuple[str, str], str]
 ) -> Table:
     """Categories by methods: mean error over answered, * where some were not; `beside`: the paper's, by category and method."""
     mean = table.mean.to_numpy(dtype=float)
@@ -132,7 +135,7 @@ def category_table(
         cell = num(mean[i, j], 2, bool(table.best.iat[i, j]), "*" if table.partly.iat[i, j] else "")
         theirs = beside.get((rows[i][0].text, methods[j]), "")
         rows[i].append(TableCell(cell.text, cell.value, cell.bold, theirs))
-    title = f"{view.label} by category: {group_title(place)}"
+    title = f"{criterion.label} by category: {group_title(group)}"
     return Table(title, ["category", *methods], rows, caption=CATEGORY_NOTE)
 
 
@@ -178,9 +181,9 @@ def stage_table(stages: pd.DataFrame) -> Table:
     return Table("Where the time goes", ["method", "points", "stage", "time median (ms)"], rows)
 
 
-def convention_table(found: pd.DataFrame, views: Mapping[str, Convention]) -> Table:
+def convention_table(found: pd.DataFrame, criteria: Mapping[str, Convention]) -> Table:
     """Tabulate the run under every convention: mean error over answered problems and recall (`conventions.by_convention`)."""
-    rows, order = [], {name: i for i, name in enumerate(views)}
+    rows, order = [], {name: i for i, name in enumerate(criteria)}
     records: list[Row] = found.to_dict("records")  # type: ignore[assignment]
     for r in sorted(
         records,
@@ -190,21 +193,21 @@ def convention_table(found: pd.DataFrame, views: Mapping[str, Convention]) -> Ta
             order[r["convention"]],
         ),
     ):
-        view = views[r["convention"]]
+        criterion = criteria[r["convention"]]
         none = np.isnan(r["error"]) and np.isnan(r["recall"])
-        remark = view.missing if none else ("" if view.limits else "no success is defined")
+        remark = criterion.missing if none else ("" if criterion.limits else "no success is defined")
         cells = [
             num(r["error"]),
             num(r["recall"], 2),
-            TableCell(view.recall_label if view.limits else "–"),
+            TableCell(criterion.recall_label if criterion.limits else "–"),
             TableCell(remark),
         ]
         rows.append(
             [
                 TableCell(str(r["method"])),
                 TableCell(group_title(tuple(r[n] for n in GROUP_KEY_COLUMNS))),
-                TableCell(view.name),
-                TableCell(view.label),
+                TableCell(criterion.name),
+                TableCell(criterion.label),
                 *cells,
             ]
         )
@@ -212,7 +215,7 @@ def convention_table(found: pd.DataFrame, views: Mapping[str, Convention]) -> Ta
     return Table("The same run under every convention", heads, rows)
 
 
-def duel_table(place: GroupKey, found: Mapping[tuple[str, str], Duel], methods: list[str]) -> Table:
+def duel_table(group: GroupKey, found: Mapping[tuple[str, str], Duel], methods: list[str]) -> Table:
     """Wins / ties / losses of the method of the row against that of the column; bold where a sign test separates them."""
     rows = []
     for one in methods:
@@ -227,20 +230,20 @@ def duel_table(place: GroupKey, found: Mapping[tuple[str, str], Duel], methods: 
                 )
             )
         rows.append(cells)
-    return Table(group_title(place), ["wins/ties/losses of", *methods], rows)
+    return Table(group_title(group), ["wins/ties/losses of", *methods], rows)
 
 
-def headline(place: GroupKey, rows: list[Row], errors: Errors, view: Convention) -> str | None:
-    """A sentence or two on a place, computed: who is best, whether that is separable, what failed; None if nothing was asked."""
+def headline(group: GroupKey, rows: list[Row], errors: Errors, criterion: Convention) -> str | None:
+    """A sentence or two on a group, computed: who is best, whether that is separable, what failed; None if nothing was asked."""
     order = ranking.by_recall(errors)
     if order is None:
         return None
-    return f"{group_title(place)}: {_best(order, {str(r['method']): r for r in rows}, view)}{_failed(rows)}"
+    return f"{group_title(group)}: {_best(order, {str(r['method']): r for r in rows}, criterion)}{_failed(rows)}"
 
 
-def _best(order: Ranking, rows: Mapping[str, Row], view: Convention) -> str:
+def _best(order: Ranking, rows: Mapping[str, Row], criterion: Convention) -> str:
     first = order.methods[0]
-    text = f"highest {view.recall_label} is {first} with {recall_text(rows[first])}"
+    text = f"highest {criterion.recall_label} is {first} with {recall_text(rows[first])}"
     if order.winner:
         second = order.methods[1]
         return f"{text}, above {second} with {rows[second]['recall']:.2f} (McNemar with Holm's correction, p = {order.p:.1g})."

@@ -14,7 +14,7 @@ from common.errors import InputError
 from tests.bench.synthetic_run import as_loaded, synthetic_run
 from tests.bench.write_record import write_record
 
-VIEW = CONVENTIONS["deepgmr"]
+CRITERION = CONVENTIONS["deepgmr"]
 
 
 @pytest.fixture(scope="module")
@@ -36,20 +36,20 @@ def changed(run, method, condition, move=0.0, share=0.0, fail=0.0):
 
 def verdicts(a, b):
     return {
-        (c.method, c.place.split("/")[1], c.quantity.split(",")[0]): c.verdict
-        for c in compare(a, b, ("A", "B"), VIEW).changes
+        (c.method, c.group.split("/")[1], c.quantity.split(",")[0]): c.verdict
+        for c in compare(a, b, ("A", "B"), CRITERION).changes
     }
 
 
 def test_a_run_is_the_same_as_itself(run):
-    found = compare(run, run, ("A", "B"), VIEW)
-    assert {c.verdict for c in found.changes} == {"same", "not judged"} and not found.remarks
+    found = compare(run, run, ("A", "B"), CRITERION)
+    assert {c.verdict for c in found.changes} == {"same", "not tested"} and not found.remarks
     assert all(c.difference.mean == 0 for c in found.changes)
 
 
 def test_what_got_worse_is_found_and_nothing_else(run):
     worse = changed(run, "fgr", "noisy", share=0.4)
-    found = {key for key, v in verdicts(run, worse).items() if v != "same" and v != "not judged"}
+    found = {key for key, v in verdicts(run, worse).items() if v != "same" and v != "not tested"}
     assert ("fgr", "noisy", "recall@0.2") in found and {key[:2] for key in found} == {("fgr", "noisy")}
     assert verdicts(run, worse)["fgr", "noisy", "recall@0.2"] == "worse"
     assert verdicts(worse, run)["fgr", "noisy", "recall@0.2"] == "better"
@@ -62,12 +62,12 @@ def test_lost_answers_are_a_regression_even_of_the_mean_over_answered(run):
 
 def test_a_shift_of_less_than_a_percent_is_no_change(run):
     found = verdicts(run, changed(run, "icp", "noisy", move=1e-9))
-    assert set(found.values()) == {"same", "not judged"}
+    assert set(found.values()) == {"same", "not tested"}
 
 
 def test_differences_are_paired_and_cover_the_truth(run):
     moved = changed(run, "teaser", "clean", move=0.05)
-    for change in compare(run, moved, ("A", "B"), VIEW).changes:
+    for change in compare(run, moved, ("A", "B"), CRITERION).changes:
         if change.quantity.startswith("RMSE"):
             d = change.difference
             assert d.low <= d.mean <= d.high
@@ -77,17 +77,17 @@ def test_differences_are_paired_and_cover_the_truth(run):
 def test_other_problems_are_refused_with_the_reason(run):
     other = dataclasses.replace(run, run=run.run | {"problem_sets": {"modelnet40/clean/1024": "x"}})
     with pytest.raises(InputError, match=r"A and B: the problems of modelnet40/clean/1024 differ \(other data\)"):
-        compare(run, other, ("A", "B"), VIEW)
+        compare(run, other, ("A", "B"), CRITERION)
     seeded = dataclasses.replace(other, run=other.run | {"config": run.run["config"] | {"seed": 5}})
     with pytest.raises(InputError, match="seed is 0 and 5"):
-        compare(run, seeded, ("A", "B"), VIEW)
+        compare(run, seeded, ("A", "B"), CRITERION)
     with pytest.raises(InputError, match="share no problem set"):
-        compare(run, dataclasses.replace(run, run=run.run | {"problem_sets": {}}), ("A", "B"), VIEW)
+        compare(run, dataclasses.replace(run, run=run.run | {"problem_sets": {}}), ("A", "B"), CRITERION)
 
 
 def test_what_only_one_has_is_said(run):
     fewer = dataclasses.replace(run, outcomes=run.outcomes[run.outcomes["method"] != "icp"].reset_index(drop=True))
-    assert "only in A: icp on modelnet40/clean/1024" in compare(run, fewer, ("A", "B"), VIEW).remarks
+    assert "only in A: icp on modelnet40/clean/1024" in compare(run, fewer, ("A", "B"), CRITERION).remarks
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def folders(run, tmp_path, monkeypatch):
 def test_the_command(folders, capsys):
     assert main.main(["compare", "a", "b"]) == 0
     out = capsys.readouterr().out
-    assert "recall@0.2" in out and "worse" in out and "b against a: 0 better" in out
+    assert "recall@0.2" in out and "worse" in out and "b compared with a: 0 better" in out
     assert main.main(["compare", "a", "b", "--fail-on-regression"]) == 1
     assert main.main(["compare", "b", "a", "--fail-on-regression"]) == 0
     assert main.main(["compare", "a", "a", "--fail-on-regression"]) == 0
@@ -126,7 +126,9 @@ def test_reading_a_record_gives_back_what_was_written(run, folders):
     for name in run.outcomes.columns.difference(POSE_COLUMNS):
         assert back.outcomes[name].astype(str).tolist() == run.outcomes[name].astype(str).tolist(), name
     assert back.problems["problem"].tolist() == run.problems["problem"].tolist()
-    for ours, theirs in zip((back.scenes.truth, *back.scenes.of), (run.scenes.truth, *run.scenes.of), strict=True):
+    for ours, theirs in zip(
+        (back.scenes.truth, *back.scenes.moments), (run.scenes.truth, *run.scenes.moments), strict=True
+    ):
         assert ours.shape == theirs.shape
     assert sorted(back.stages["stage"].unique()) == ["features", "solve"] and len(back.stages) == len(run.stages)
 
@@ -138,7 +140,7 @@ def test_the_report_command(folders, capsys):
     assert not (folders / "results" / "a" / "summary.csv").exists()
     assert "rte_mean_answered" in (made / "csv" / "summary.csv").read_text().splitlines()[0]
     for wrong, why in (
-        (["report", "a", "b"], "both hold fgr on modelnet40/clean/1024"),
+        (["report", "a", "b"], "both contain fgr on modelnet40/clean/1024"),
         (["report", "a", "--convention", "3dmatch"], "gt.info"),
         (["report", "a", "--convention", "rpmnet"], "modelnet40"),
         (["report", "nowhere"], "no record.sqlite"),

@@ -63,12 +63,12 @@ def test_thresholds_from_outside():
 
 
 def test_a_convention_carries_through_all_tables(loaded):
-    view = CONVENTIONS["kitti"]
-    frames = aggregate.tables(loaded, view)
+    criterion = CONVENTIONS["kitti"]
+    frames = aggregate.tables(loaded, criterion)
     assert {"rte_mean_answered", "rte_median", "recall"} <= set(frames["summary"].columns)
     assert list(frames["cdf"].columns)[-2:] == ["rte", "fraction"]
     assert "rmse_median" not in frames["summary"].columns
-    recall = by_convention(frames["trials"], [view]).set_index("method")["recall"]
+    recall = by_convention(frames["trials"], [criterion]).set_index("method")["recall"]
     assert frames["summary"].set_index("method")["recall"].to_dict() == pytest.approx(recall.to_dict())
 
 
@@ -140,14 +140,14 @@ def test_chamfer_sees_noise_alone_where_the_answer_is_exact(condition, tmp_path)
 
 def test_chamfer_is_not_made_up_where_the_clouds_cannot_be_had(loaded, tmp_path):
     table = aggregate.trials(loaded)
-    redraw = ProblemReplay(loaded, tmp_path)
-    assert np.isnan(chamfer(loaded, redraw, table)).all()
-    assert "modelnet40" in redraw.missing
+    replay = ProblemReplay(loaded, tmp_path)
+    assert np.isnan(chamfer(loaded, replay, table)).all()
+    assert "modelnet40" in replay.missing
 
 
 def test_clouds_of_other_data_are_refused(tmp_path):
     run = _drawn_run("noisy")
     run.problems["digest"] = b"other"
-    redraw = ProblemReplay(run, tmp_path)
-    assert redraw.problem(run.problems["problem"][0]) is None
-    assert "other clouds" in redraw.missing["shapes40"]
+    replay = ProblemReplay(run, tmp_path)
+    assert replay.problem(run.problems["problem"][0]) is None
+    assert "other clouds" in replay.missing["shapes40"]

@@ -11,7 +11,7 @@ from bench.evaluation.loader import GROUP_COLUMNS, POSE_COLUMNS
 from bench.storage.csv_writer import csv_text
 from tests.bench.synthetic_run import as_loaded, synthetic_run
 
-VIEW = CONVENTIONS["deepgmr"]
+CRITERION = CONVENTIONS["deepgmr"]
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def made():
 
 @pytest.fixture(scope="module")
 def frames(made):
-    return aggregate.tables(as_loaded(*made), VIEW)
+    return aggregate.tables(as_loaded(*made), CRITERION)
 
 
 def test_columns_stand_in_the_promised_order(frames):
@@ -100,12 +100,12 @@ def test_the_oracle_is_exact_and_the_identity_answers_badly(frames):
 def test_a_reflection_called_ok_is_invalid(made):
     problems, outcomes, _ = made
     broken = outcomes.copy()
-    place = broken.index[(broken["status"] == "ok") & (broken["phase"] == "accuracy")][0]
-    broken.at[place, "pose"] = np.diag([1.0, 1.0, -1.0, 1.0])
-    lost = broken.index[(broken["status"] == "ok") & (broken["phase"] == "accuracy")][1]
-    broken.at[lost, "pose"] = None
+    reflected = broken.index[(broken["status"] == "ok") & (broken["phase"] == "accuracy")][0]
+    broken.at[reflected, "pose"] = np.diag([1.0, 1.0, -1.0, 1.0])
+    missing = broken.index[(broken["status"] == "ok") & (broken["phase"] == "accuracy")][1]
+    broken.at[missing, "pose"] = None
     table = aggregate.trials(as_loaded(problems, broken, made[2])).set_index(["method", "problem"])
-    for row in (place, lost):
+    for row in (reflected, missing):
         found = table.loc[(broken["method"][row], broken["problem"][row])]
         assert found["status"] == "invalid" and np.isinf(found["rmse"])
 
@@ -120,7 +120,9 @@ def test_repeats_share_their_evidence(made):
     problems, outcomes, run = made
     again = pd.concat([outcomes, outcomes.assign(repeat=1)], ignore_index=True)
     once, twice = (
-        aggregate.summary(aggregate.add_success(as_loaded(problems, rows, run), VIEW), VIEW).set_index(GROUP_COLUMNS)
+        aggregate.summary(aggregate.add_success(as_loaded(problems, rows, run), CRITERION), CRITERION).set_index(
+            GROUP_COLUMNS
+        )
         for rows in (outcomes, again)
     )
     assert (twice["problems"] == 2 * once["problems"]).all()
@@ -141,7 +143,7 @@ def test_bins_hold_every_problem(frames):
 
 def test_bins_are_half_open_and_always_reach_180(frames):
     trials = frames["trials"].head(4).assign(angle_deg=[0.0, 30.0, 29.999, 180.0], method="m")
-    bins = aggregate.by_angle(trials, [10, 30, 60], VIEW)
+    bins = aggregate.by_angle(trials, [10, 30, 60], CRITERION)
     assert set(zip(bins["angle_low"], bins["angle_high"], strict=True)) == {(0, 10), (10, 30), (30, 60), (60, 180)}
 
 
@@ -176,10 +178,10 @@ def test_without_a_timed_phase_times_are_of_the_accuracy_phase(made):
 
 def test_csvs_are_the_same_bytes_whatever_the_order(made, tmp_path):
     problems, outcomes, run = made
-    one = aggregate.write_csvs(aggregate.tables(as_loaded(problems, outcomes, run), VIEW), tmp_path / "a")
+    one = aggregate.write_csvs(aggregate.tables(as_loaded(problems, outcomes, run), CRITERION), tmp_path / "a")
     shuffled = outcomes.sample(frac=1, random_state=5)
     two = aggregate.write_csvs(
-        aggregate.tables(as_loaded(problems.sample(frac=1, random_state=6), shuffled, run), VIEW), tmp_path / "b"
+        aggregate.tables(as_loaded(problems.sample(frac=1, random_state=6), shuffled, run), CRITERION), tmp_path / "b"
     )
     assert [p.name for p in one] == [p.name for p in two]
     for a, b in zip(one, two, strict=True):
@@ -206,7 +208,7 @@ def test_a_run_of_nothing_but_skips(made):
     problems, outcomes, run = made
     skipped = outcomes[outcomes["status"] == "skipped"]
     for given in (problems, problems.head(0)):
-        frames = aggregate.tables(as_loaded(given, skipped, run), VIEW)
+        frames = aggregate.tables(as_loaded(given, skipped, run), CRITERION)
         assert (frames["summary"]["problems"] == 0).all() and (frames["summary"]["skipped"] == 5).all()
         assert frames["summary"]["recall"].isna().all()
         assert len(frames["trials"]) == 5 and len(frames["cdf"]) == 0 and len(frames["timing"]) == 0

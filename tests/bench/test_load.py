@@ -18,6 +18,6 @@ def test_a_large_record_read_with_a_helper_process_is_the_same(tmp_path, monkeyp
     there = loader.load(record, made.run)
     for name in ("problems", "outcomes", "stages"):
         pd.testing.assert_frame_equal(getattr(there, name), getattr(here, name))
-    assert np.array_equal(there.scenes.of.root, here.scenes.of.root)
+    assert np.array_equal(there.scenes.moments.root, here.scenes.moments.root)
     assert np.array_equal(there.scenes.truth, made.scenes.truth)
     assert list(there.information) == [3] and np.array_equal(there.information[3], made.information[3])

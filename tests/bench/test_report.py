@@ -22,18 +22,18 @@ from bench.report import (
     tables,
     terminal_summary,
 )
-from bench.report.ranking import at, by_recall, errors_of, lowest_error
+from bench.report.ranking import by_recall, errors_of, lowest_error, select_group
 from bench.report.table import Table, TableCell, tex
 from tests.bench.synthetic_run import HOSTILE, METHODS, as_loaded, synthetic_run
 
-VIEW = CONVENTIONS["deepgmr"]
+CRITERION = CONVENTIONS["deepgmr"]
 
 FEW = ("deepgmr", "fgr+icp", "identity", HOSTILE)
 
 
 def report(loaded, folder, against=False, data="nowhere"):
-    options = Options(VIEW, against, folder / "results" / "a", folder / "reports" / "a")
-    return begin_report(loaded, aggregate.tables(loaded, VIEW), ProblemReplay(loaded, folder / data), options)()
+    options = Options(CRITERION, against, folder / "results" / "a", folder / "reports" / "a")
+    return begin_report(loaded, aggregate.tables(loaded, CRITERION), ProblemReplay(loaded, folder / data), options)()
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def made():
 
 @pytest.fixture(scope="module")
 def whole():
-    return aggregate.tables(as_loaded(*synthetic_run(n=40, sizes=(256, 4096))), VIEW)
+    return aggregate.tables(as_loaded(*synthetic_run(n=40, sizes=(256, 4096))), CRITERION)
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +56,10 @@ def test_everything_asked_for_is_written(written):
     folder, files = written
     assert files[0] == folder / "reports" / "a" / "report.html"
     names = {file.name for file in files}
-    place = "modelnet40_noisy_1024"
-    kinds = (f"cdf_{place}", f"angle_{place}", f"categories_{place}", "time_points", "time_angle_256")
+    group = "modelnet40_noisy_1024"
+    kinds = (f"cdf_{group}", f"angle_{group}", f"categories_{group}", "time_points", "time_angle_256")
     assert {f"{kind}.{end}" for kind in kinds for end in ("png", "svg")} <= names
-    stems = (f"categories_{place}", f"summary_{place}", "table1", "table2", "conventions")
+    stems = (f"categories_{group}", f"summary_{group}", "table1", "table2", "conventions")
     assert {f"{stem}.{end}" for stem in stems for end in ("csv", "md", "tex")} | {"summary.md"} <= names
     assert all(file.stat().st_size > 20 for file in files)
     assert not list(folder.rglob("*.tmp"))
@@ -103,14 +103,14 @@ def test_two_reports_of_one_run_are_the_same_bytes(written, made, tmp_path):
 def test_no_label_is_clipped_and_no_legend_covers_axes(whole):
     frames = whole
     with matplotlib.rc_context(style.RC):
-        place = tables.groups_of(frames["summary"])[0]
-        summary = at(frames["summary"], place)
-        drawn = [figures._cdf(at(frames["cdf"], place), summary, VIEW, "title")]
-        drawn.append(figures._by_angle(at(frames["by_angle"], place), summary, VIEW, "title"))
+        group = tables.groups_of(frames["summary"])[0]
+        summary = select_group(frames["summary"], group)
+        drawn = [figures._cdf(select_group(frames["cdf"], group), summary, CRITERION, "title")]
+        drawn.append(figures._by_angle(select_group(frames["by_angle"], group), summary, CRITERION, "title"))
         times = frames["timing"].query("angle_low == 0 and angle_high == 180")
         drawn.append(figures._times_by_points(times, "title"))
-        errors = errors_of(at(frames["trials"], place), VIEW)
-        table = ranking.category_table(build._with_kind(frames, place), errors, VIEW)
+        errors = errors_of(select_group(frames["trials"], group), CRITERION)
+        table = ranking.category_table(build._with_kind(frames, group), errors, CRITERION)
         drawn.append(figures._categories(table, "title"))
         for figure in drawn:
             _assert_inside(figure)
@@ -187,7 +187,7 @@ def test_the_terminal_table_fits_and_takes_names_as_text(whole):
     long = {"teaser": "[bold]a_method_with_a_very_very_long_name[/bold]"}
     summary = whole["summary"].assign(method=whole["summary"]["method"].replace(long))
     console = Console(width=100, record=True, file=io.StringIO())
-    console.print(terminal_summary(summary, whole["timing"], VIEW))
+    console.print(terminal_summary(summary, whole["timing"], CRITERION))
     lines = console.export_text().splitlines()
     assert max(map(len, lines)) <= 100
     assert any(" [bold]a_m…e[/bold] " in line for line in lines)  # cut in the middle
@@ -197,12 +197,12 @@ def test_the_terminal_table_fits_and_takes_names_as_text(whole):
 
 
 def test_a_method_is_efficient_by_its_time_alone(whole):
-    errors = {p: errors_of(at(whole["trials"], p), VIEW) for p in tables.groups_of(whole["summary"])}
+    errors = {p: errors_of(select_group(whole["trials"], p), CRITERION) for p in tables.groups_of(whole["summary"])}
     fgr = whole["summary"]["method"] == "fgr"
     contended = whole["summary"].assign(time_ms_mean=whole["summary"]["time_ms_mean"].mask(fgr, 1200.0))
 
     def group(timing):
-        found = paper.paper_tables(contended, timing, errors, VIEW, False)["table1"]
+        found = paper.paper_tables(contended, timing, errors, CRITERION, False)["table1"]
         return next(row[1].text for row in found.rows if row[0].text == "fgr")
 
     alone = whole["timing"].assign(points=1024)
@@ -220,7 +220,7 @@ def _printed(rows, timed=()):
     timing = pd.DataFrame(timed, columns=["method", "time_ms_median"]).assign(points=64, angle_low=0, angle_high=180)
     timing = timing.assign(phase="timing")
     console = Console(width=100, record=True, file=io.StringIO())
-    console.print(terminal_summary(summary, timing, VIEW))
+    console.print(terminal_summary(summary, timing, CRITERION))
     return [" ".join(line.split()) for line in console.export_text().splitlines() if line.strip()]
 
 
@@ -254,7 +254,7 @@ def test_without_a_recall_there_is_no_verdict():
 
 
 def _errors(rmse, kind="global"):
-    """Errors of one place: rmse by method, an item a problem; the method `control` is a control."""
+    """Errors of one group: rmse by method, an item a problem; the method `control` is a control."""
     rows = [
         {"method": m, "problem": f"{i:03d}", "rmse": e, "kind": "control" if m == "control" else kind}
         for m, errors in rmse.items()
@@ -262,7 +262,7 @@ def _errors(rmse, kind="global"):
     ]
     status = ["timeout" if np.isinf(r["rmse"]) else "ok" for r in rows]
     trials = pd.DataFrame(rows).assign(category="c", status=status)
-    return errors_of(trials.assign(success=VIEW.success(trials)), VIEW)
+    return errors_of(trials.assign(success=CRITERION.success(trials)), CRITERION)
 
 
 def _lowest(rmse):
@@ -311,8 +311,8 @@ def test_duels_count_every_shared_problem():
 
 
 def test_the_papers_numbers_stand_beside_ours_only_where_it_is_the_same_problem(whole):
-    errors = {p: errors_of(at(whole["trials"], p), VIEW) for p in tables.groups_of(whole["summary"])}
-    found = paper.paper_tables(whole["summary"], whole["timing"], errors, VIEW, True)
+    errors = {p: errors_of(select_group(whole["trials"], p), CRITERION) for p in tables.groups_of(whole["summary"])}
+    found = paper.paper_tables(whole["summary"], whole["timing"], errors, CRITERION, True)
     assert set(found) == {"table1", "table2"}
     table = found["table1"]
     rows = {row[0].text: row for row in table.rows}
@@ -324,7 +324,7 @@ def test_the_papers_numbers_stand_beside_ours_only_where_it_is_the_same_problem(
     assert rows["fgr"][1].text == "efficient global" and "identity" not in rows
     times = {row[0].text: dict(zip(found["table2"].columns, row, strict=True)) for row in found["table2"].rows}
     assert times["4096"]["ransac10m"].text == "timeout" and times["256"]["ransac10m"].value > 0
-    without = paper.paper_tables(whole["summary"], whole["timing"], errors, VIEW, False)["table1"]
+    without = paper.paper_tables(whole["summary"], whole["timing"], errors, CRITERION, False)["table1"]
     assert not any(cell.beside for row in without.rows for cell in row) and len(without.rows) == len(rows) - 4
 
 
@@ -354,16 +354,16 @@ def test_markdown_shows_names_as_they_are():
 
 
 def test_headlines_count_failures(whole):
-    for place in tables.groups_of(whole["summary"]):
-        rows = tables.rows_at(whole["summary"], place)
-        line = tables.headline(place, rows, errors_of(at(whole["trials"], place), VIEW), VIEW)
+    for group in tables.groups_of(whole["summary"]):
+        rows = tables.group_records(whole["summary"], group)
+        line = tables.headline(group, rows, errors_of(select_group(whole["trials"], group), CRITERION), CRITERION)
         lost = sum(int(r["problems"] - r["answered"]) for r in rows)
         assert f"{lost} of {sum(int(r['problems']) for r in rows)} asked were not answered" in line
 
 
 def test_coverage_and_failures_account_for_every_outcome(made):
     loaded = as_loaded(*made)
-    frames = aggregate.tables(loaded, VIEW)
+    frames = aggregate.tables(loaded, CRITERION)
     table = tables.coverage_table(frames["summary"])
     asked, answered = table.columns.index("asked"), table.columns.index("answered")
     for row in table.rows:

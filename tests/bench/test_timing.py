@@ -9,7 +9,8 @@ import pytest
 
 from bench.cli import main
 from bench.execution import timing
-from bench.execution.timing import drift_note, sentinel_ms
+from bench.execution.timing import sentinel_ms
+from bench.storage.run_json import drift_note
 from tests.bench.test_run import QUICK, _count
 from tests.bench.test_stop import deaf_below, limit, start, wait_until
 

@@ -20,7 +20,7 @@ CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(
     not (CHROMIUM and DRIVER), reason="no chromium and chromedriver: apt-get install chromium chromium-driver"
 )
-VIEW = CONVENTIONS["deepgmr"]
+CRITERION = CONVENTIONS["deepgmr"]
 
 
 def browser():
@@ -56,10 +56,10 @@ def drawable_run():
 def opened(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     loaded = drawable_run()
-    only_noisy = aggregate.add_success(loaded, VIEW)
-    frames = aggregate.tables(loaded, VIEW, only_noisy)
+    only_noisy = aggregate.add_success(loaded, CRITERION)
+    frames = aggregate.tables(loaded, CRITERION, only_noisy)
     begin_report(
-        loaded, frames, ProblemReplay(loaded, folder), Options(VIEW, True, folder / "run", folder / "report")
+        loaded, frames, ProblemReplay(loaded, folder), Options(CRITERION, True, folder / "run", folder / "report")
     )()
     driver = browser()
     driver.get((folder / "report" / "report.html").as_uri())
