@@ -1,4 +1,4 @@
-"""From the folders of finished runs to files a person reads. Nothing is registered again."""
+"""`bench.py report`: read the results databases of finished runs and write CSVs and report; no method is run."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ if TYPE_CHECKING:
     from bench.report import ProblemReplay
 
 RESULTS, REPORTS = Path("results"), Path("reports")
+"""Default folders of runs and reports."""
 
 
 @dataclass(frozen=True)
 class ReportRequest:
-    """What is to be written of which runs.
+    """Arguments of a report.
 
     Attributes:
-        folders: of the runs; several are reported together.
-        reports: the folder that holds one folder a report.
-        data, plugins: where data sets are, for pictures.
-        convention: its name; None for the default.
-        thresholds: other limits of success than the convention's own.
-        against: whether the paper's numbers stand beside ours.
-        out: name of the report; None to name it after the runs and the convention.
+        folders: folders of the runs; several are reported together.
+        reports: folder with one folder per report.
+        data, plugins: folders of data sets, for pictures.
+        convention: name of the convention; None for the default.
+        thresholds: limits of success in place of those of the convention.
+        against: whether to show the paper's numbers beside ours.
+        out: name of the report; None to derive it from runs and convention.
     """
 
     folders: Sequence[Path]
@@ -45,12 +46,12 @@ class ReportRequest:
 
     @property
     def criterion(self) -> Convention:
-        """The convention asked for."""
+        """Convention with its limits."""
         return convention(self.convention, self.thresholds)
 
     @property
     def plain(self) -> bool:
-        """Whether this is the report that a run itself writes, whose CSVs lie beside its record."""
+        """Whether this is the default report of one run, with its CSVs in the run's folder."""
         return len(self.folders) == 1 and not self.convention and not self.thresholds and not self.out
 
     @property
@@ -58,39 +59,39 @@ class ReportRequest:
         """Name of the report's folder."""
         runs = "+".join(folder.resolve().name for folder in self.folders)
         limits = "@" + ",".join(f"{t:g}" for t in self.thresholds) if self.thresholds else ""
-        how = f".{self.criterion.name}{limits}" if self.convention or self.thresholds else ""
-        return self.out or runs + how
+        suffix = f".{self.criterion.name}{limits}" if self.convention or self.thresholds else ""
+        return self.out or runs + suffix
 
 
 def run_folder(run: Path) -> Path:
-    """The folder of a run that is given by its folder or by its name."""
+    """Return the folder of a run given by folder or name."""
     return run if run.is_dir() else RESULTS / run
 
 
 def read(folder: Path) -> RunData:
-    """What the record in a run's folder holds; also writes its `run.json`.
+    """Read the results database in a run's folder, and write its `run.json`.
 
     Raises:
-        InputError: there is no record, or it is not that of a run.
+        InputError: the database is missing, invalid or incomplete.
     """
     from bench.storage.database import ResultsDatabase
     from bench.storage.run_json import write_run_json
 
     if not (folder / "record.sqlite").is_file():
-        shipped = (folder / "run.json").is_file()  # as the reference run is: its CSVs alone
-        mend = "make it again, by the command in its run.json" if shipped else "give the name or folder of a run"
-        raise InputError(f"{folder}: no record.sqlite in it; {mend}")
+        csvs_only = (folder / "run.json").is_file()  # such as the packaged reference run
+        fix = "repeat the run with the command in its run.json" if csvs_only else "give the name or folder of a run"
+        raise InputError(f"{folder}: no record.sqlite; {fix}")
     record = ResultsDatabase(folder / "record.sqlite")
     try:
         if record.get("run") is None:
-            raise InputError(f"{folder}: its run stopped before it had problems; start it again")
+            raise InputError(f"{folder}: the run stopped before it generated problems; start it again")
         return load(folder / "record.sqlite", write_run_json(record, folder))
     finally:
         record.close()
 
 
 def write(request: ReportRequest, console: Console) -> None:
-    """CSVs, tables, figures, the page, and the summary on the terminal.
+    """Write CSVs, tables, figures and page, and print the summary.
 
     Raises:
         InputError: see `read`, `bench.evaluation.loader.merge` and `bench.evaluation.conventions.convention`.
@@ -111,26 +112,26 @@ def write(request: ReportRequest, console: Console) -> None:
     console.print(terminal_summary(frames["summary"], frames["timing"], criterion))
     for note in [*_unanswered_notes(loaded, frames["summary"]), *(loaded.run["notes"] if request.plain else [])]:
         console.print(note, highlight=False, soft_wrap=True, markup=False)
-    for what, where in (("CSVs", csvs), ("plots", reports), ("report", reports / "report.html")):
-        console.print(f"{what:8}{where}", highlight=False, soft_wrap=True)
+    for label, path in (("CSVs", csvs), ("plots", reports), ("report", reports / "report.html")):
+        console.print(f"{label:8}{path}", highlight=False, soft_wrap=True)
 
 
 def _unanswered_notes(loaded: RunData, summary: pd.DataFrame) -> list[str]:
-    """Of each method that was asked and never answered, how its first problem ended."""
+    """Return for each method that answered no problem how its first problem ended."""
     answered = summary[summary["problems"] > 0].groupby("method", observed=True)["answered"].sum()
     notes = []
     for method in answered.index[answered == 0]:
         rows = loaded.outcomes[(loaded.outcomes["method"] == method) & (loaded.outcomes["status"] != "skipped")]
         first = rows.iloc[0]
-        notes.append(f"{method} never answered: {first['status']}, {first['message'] or 'without a message'}")
+        notes.append(f"{method} answered no problem: {first['status']}, {first['message'] or 'without a message'}")
     return notes
 
 
 def _trials_for(loaded: RunData, criterion: Convention, replay: ProblemReplay) -> pd.DataFrame:
-    """The trials with every error the convention needs.
+    """Return the trials with every error the convention needs.
 
     Raises:
-        InputError: the convention needs what the run does not have.
+        InputError: the run lacks data that the convention needs.
     """
     from bench.evaluation import aggregate
     from bench.report.replay import chamfer
@@ -138,8 +139,8 @@ def _trials_for(loaded: RunData, criterion: Convention, replay: ProblemReplay) -
     table = aggregate.trials(loaded)
     extra = {"chamfer": chamfer(loaded, replay, table)} if criterion.metric == "chamfer" else {}
     table = aggregate.add_success(loaded, criterion, table.assign(**extra))
-    asked = table[table["status"] != "skipped"]
-    if len(asked) and asked[criterion.metric].isna().all():
+    evaluated = table[table["status"] != "skipped"]
+    if len(evaluated) and evaluated[criterion.metric].isna().all():
         reasons = "; ".join(f"{name}: {why}" for name, why in replay.missing.items())
         raise InputError(
             f"--convention {criterion.name}: {reasons or 'no problem of the run has gt.info, which it needs'}"

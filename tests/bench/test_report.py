@@ -158,7 +158,7 @@ def test_looks_depend_on_the_name_alone_and_tell_methods_apart():
 
 def test_every_packaged_colour_survives_colour_blindness():
     """Pairs of fixed colours stay apart in lightness or hue after Viénot's deuteranopia projection."""
-    colours = [v["colour"] for v in style._known().values() if "colour" in v]
+    colours = [v["colour"] for v in style._packaged_looks().values() if "colour" in v]
     rgb = np.array([[int(c[i : i + 2], 16) / 255 for i in (1, 3, 5)] for c in colours]) ** 2.2
     flat = rgb @ np.array([[0.29275, 0.29275, -0.02234], [0.70725, 0.70725, 0.02234], [0.0, 0.0, 1.0]])
     seen = np.clip(flat, 0, 1) ** (1 / 2.2)
@@ -235,7 +235,7 @@ def test_the_terminal_sorts_by_recall_and_says_what_it_comes_to():
     ]
     lines = _printed(rows)
     assert [line.split()[0] for line in lines[3:8]] == ["best", "near", "poor", "few", "truth"]
-    assert lines[8].startswith("Not asked here: absent")
+    assert lines[8].startswith("Not run: absent")
     assert lines[9] == "Best recall: best (0.90). Fastest whose interval overlaps: near (30 ms)."
     told = _printed(rows, [("best", 7.0), ("near", 9.0)])[9]
     assert told == "Best recall: best (0.90). None whose interval overlaps is faster."
@@ -358,14 +358,14 @@ def test_headlines_count_failures(whole):
         rows = tables.group_records(whole["summary"], group)
         line = tables.headline(group, rows, errors_of(select_group(whole["trials"], group), CRITERION), CRITERION)
         lost = sum(int(r["problems"] - r["answered"]) for r in rows)
-        assert f"{lost} of {sum(int(r['problems']) for r in rows)} asked were not answered" in line
+        assert f"{lost} of {sum(int(r['problems']) for r in rows)} problems were not answered" in line
 
 
 def test_coverage_and_failures_account_for_every_outcome(made):
     loaded = as_loaded(*made)
     frames = aggregate.tables(loaded, CRITERION)
     table = tables.coverage_table(frames["summary"])
-    asked, answered = table.columns.index("asked"), table.columns.index("answered")
+    asked, answered = table.columns.index("run"), table.columns.index("answered")
     for row in table.rows:
         assert row[asked].value == row[answered].value + sum(c.value for c in row[answered + 1 :]) - row[-1].value
     total = sum(row[asked].value + row[-1].value for row in table.rows)
