@@ -1,4 +1,4 @@
-"""Every method on two clouds of one's own, each in a process of its own that is timed and can be killed."""
+"""Register two clouds by every method, each in its own process with time and memory limits."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from common.keys import seed_of
 from methods.core import registry
 
 WARM_UP = 256
-"""Points of the call that comes first and is not timed."""
+"""Points of the untimed warm-up call."""
 
 REPORTED = ("confidence", "inliers", "clique", "matches", "converged")
-"""Notes by which methods tell how sure they are, the most telling first. Not comparable between methods."""
+"""Notes of methods on their confidence, in order of preference; not comparable between methods."""
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What became of a method. The pose maps source into target in the files' frames; None unless the status is ok."""
+class Registration:
+    """Result of one method. The pose maps source into target in the files' frames; None unless the status is ok."""
 
     method: str
     kind: str
@@ -41,7 +41,7 @@ class Answer:
 
     @property
     def confidence(self) -> str:
-        """What the method says of its own answer: the first of `REPORTED` that it noted."""
+        """Reported confidence: the first of `REPORTED` among the notes, as text."""
         for name in REPORTED:
             if isinstance(value := self.notes.get(name), int | float):
                 return f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
@@ -49,23 +49,24 @@ class Answer:
 
 
 def defaults() -> dict[str, Any]:
-    """What is done unless told otherwise (`defaults.toml`)."""
+    """Read the default options (`defaults.toml`)."""
     return tomllib.loads((files("bench.pair") / "defaults.toml").read_text(encoding="utf-8"))
 
 
-def chosen(asked: list[str] | None, plugins: Path | None) -> list[str]:
-    """The methods to ask: those named; without a name, all but controls and those that are left out.
+def select_methods(requested: list[str] | None, plugins: Path | None) -> list[str]:
+    """Return the methods to run: those requested, or by default all except controls and `leave_out`.
 
     Raises:
         InputError: an unknown name or parameter.
     """
-    said = defaults()
-    offers = registry.available(plugins)
-    everything = [n for n, offer in offers.items() if offer.cls.kind != "control" and offer.cls.in_all] + said["chains"]
-    if asked is None:
-        names = [n for n in everything if n not in said["leave_out"]]
+    default = defaults()
+    entries = registry.available(plugins)
+    everything = [n for n, entry in entries.items() if entry.cls.kind != "control" and entry.cls.in_all]
+    everything += default["chains"]
+    if requested is None:
+        names = [n for n in everything if n not in default["leave_out"]]
     else:
-        names = [n for text in specs.split_list(asked) for n in (everything if text == "all" else [text])]
+        names = [n for text in specs.split_list(requested) for n in (everything if text == "all" else [text])]
     for name in names:
         registry.build(name, plugins)
     return list(dict.fromkeys(names))
@@ -73,24 +74,24 @@ def chosen(asked: list[str] | None, plugins: Path | None) -> list[str]:
 
 def register_all(
     scans: Scans, methods: Iterable[str], limits: Limits, device: str, threads: int, plugins: Path | None
-) -> Iterator[Answer]:
-    """The answer of each method, as it comes.
+) -> Iterator[Registration]:
+    """Yield the result of each method as it finishes.
 
     Raises:
-        InputError: a method was given bad input, such as weights of another architecture.
+        InputError: invalid input of a method, such as weights of another architecture.
     """
-    source, target = scans.given()
+    source, target = scans.method_input()
     for method in methods:
         kind = registry.kind_of(registry.build(method, plugins))
-        # No weights are trained on one's own files: those of the main job serve.
-        child = MethodProcess(MethodSetup(method, default_domain(), device, threads, plugins=plugins), limits)
+        # Learned methods use the weights of the main job, since none are trained on the user's files.
+        process = MethodProcess(MethodSetup(method, default_domain(), device, threads, plugins=plugins), limits)
         seed = seed_of("pair", method)
         try:
-            if child.start()["status"] == "ok":  # what the first call loads is not the method's time
-                child.register(source[:: -(-len(source) // WARM_UP)], target[:: -(-len(target) // WARM_UP)], seed)
-            reply = validate_reply(child.register(source, target, seed))
+            if process.start()["status"] == "ok":  # warm up: loading of libraries is not timed
+                process.register(source[:: -(-len(source) // WARM_UP)], target[:: -(-len(target) // WARM_UP)], seed)
+            reply = validate_reply(process.register(source, target, seed))
         finally:
-            child.close()
+            process.close()
         pose = None if reply["pose"] is None else scans.restored(reply["pose"])
-        spent, message = reply.get("time_ms", float("nan")), reply.get("message", "")
-        yield Answer(method, kind, reply["status"], spent, pose, message, reply.get("notes", {}))
+        time_ms, message = reply.get("time_ms", float("nan")), reply.get("message", "")
+        yield Registration(method, kind, reply["status"], time_ms, pose, message, reply.get("notes", {}))

@@ -49,7 +49,7 @@ def test_a_second_pair_leaves_nothing_of_the_first_and_no_file_of_others_is_touc
     cloud = np.loadtxt("a.xyz")
     np.savetxt("holes.xyz", np.vstack([np.full((5, 3), np.nan), cloud]))
     call("holes.xyz", "b.ply", "--methods", "good", "identity", "--points", 100, "--out", "o")
-    assert "holes.xyz: rows of NaN, where a scanner saw nothing, are left out (5)" in capsys.readouterr().out
+    assert "holes.xyz: rows of NaN (no return of the scanner) are left out (5)" in capsys.readouterr().out
     (files / "o" / "poses" / "mine.txt").write_text("mine")
     call("a.xyz", "b.ply", "--methods", "bad_exit", "identity", "--points", 100, "--out", "o")
     assert sorted(f.name for f in (files / "o" / "poses").iterdir()) == ["identity.txt", "mine.txt"]
@@ -117,9 +117,9 @@ def test_bad_input_is_one_line(files, capsys, arguments, says):
 
 def test_a_learned_method_without_weights_tells_a_command_that_works(files):
     scans = clouds.open_scans((files / "a.xyz", files / "b.ply"), 400, None)
-    (answer,) = register_all(scans, ["dcp"], Limits(20, 8), "cpu", 1, None)
-    assert answer.status == "skipped"
-    command = re.search(r"bench\.py train (.*)", answer.message)[1]
+    (registration,) = register_all(scans, ["dcp"], Limits(20, 8), "cpu", 1, None)
+    assert registration.status == "skipped"
+    command = re.search(r"bench\.py train (.*)", registration.message)[1]
     dataset = main._parser(train=True)[0].parse_args(["train", *command.split()]).dataset
     assert data_sets.load(dataset).name == dataset
 
@@ -133,12 +133,12 @@ def test_a_size_of_which_two_units_are_likely_is_told_as_such():
 def test_thinning_spreads_evenly_and_moves_nothing():
     dense, sparse = rng("a").random((20_000, 3)), rng("b").random((500, 3)) + np.eye(3)[0]
     both = np.concatenate([dense, sparse])
-    few = clouds.thinned(both, 1000, "x")
+    few = clouds.voxel_subsample(both, 1000, "x")
     assert 700 < len(few) <= 1000 and {tuple(p) for p in few} <= {tuple(p) for p in both}
     share = (few[:, 0] > 1).mean()
     assert share > 0.25  # 500 of 20 500 points fill half the space
-    np.testing.assert_array_equal(few, clouds.thinned(both, 1000, "x"))
-    assert clouds.thinned(sparse, 1000, "x") is sparse
+    np.testing.assert_array_equal(few, clouds.voxel_subsample(both, 1000, "x"))
+    assert clouds.voxel_subsample(sparse, 1000, "x") is sparse
 
 
 def test_millions_of_points_take_seconds(tmp_path):
