@@ -240,9 +240,9 @@ def test_it_prints_with_all_charts(opened):
 def test_no_error_and_no_request_to_the_end(opened):
     assert [e for e in opened.get_log("browser") if e["level"] in ("SEVERE", "WARNING")] == []
     events = [json.loads(e["message"])["message"] for e in opened.get_log("performance")]
-    asked = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
-    assert all(url.startswith(("file:", "data:", "blob:")) for url in asked)
-    assert sum(url.startswith("file:") for url in asked) <= 1
+    requests = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
+    assert all(url.startswith(("file:", "data:", "blob:")) for url in requests)
+    assert sum(url.startswith("file:") for url in requests) <= 1
 
 
 def test_every_number_of_a_chart_survives_the_way(tmp_path):

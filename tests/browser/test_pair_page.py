@@ -38,14 +38,14 @@ def views(driver):
     return [f.get_attribute("data-name") for f in driver.find_elements("css selector", "figure")]
 
 
-def test_it_draws_and_asks_for_nothing(opened):
+def test_it_draws_without_requests(opened):
     assert views(opened) == ["input of the methods", "fine"]
     assert len(opened.find_elements("css selector", ".view .gl-container, .view canvas")) >= 2
     assert not [line for line in opened.get_log("browser") if line["level"] == "SEVERE"]
-    asked = [
+    requests = [
         line["message"] for line in opened.get_log("performance") if "Network.requestWillBeSent" in line["message"]
     ]
-    assert not [message for message in asked if '"url":"http' in message]
+    assert not [message for message in requests if '"url":"http' in message]
 
 
 def test_buttons_open_and_close_views(opened):
