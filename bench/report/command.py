@@ -123,7 +123,7 @@ def _unanswered_notes(loaded: RunData, summary: pd.DataFrame) -> list[str]:
     for method in answered.index[answered == 0]:
         rows = loaded.outcomes[(loaded.outcomes["method"] == method) & (loaded.outcomes["status"] != "skipped")]
         first = rows.iloc[0]
-        notes.append(f"{method} answered no problem: {first['status']}, {first['message'] or 'without a message'}")
+        notes.append(f"{method} never answered: {first['status']}, {first['message'] or 'without a message'}")
     return notes
 
 

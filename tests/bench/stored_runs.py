@@ -14,10 +14,10 @@ _ORDER = [*_OUTCOME, "pose", *_REST, "stages", "notes"]
 
 
 def write_record(run, folder, clouds=64):
-    """Write the record of a `RunData` run; evaluation points are made up, `clouds` of them a problem."""
+    """Write the results database of a `RunData` run with `clouds` random evaluation points per problem."""
     record = ResultsDatabase(folder / "record.sqlite")
     record.put("run", run.run)
-    record.put("hash", "made up")
+    record.put("hash", "synthetic")
     draw = np.random.default_rng(0)
     tags = ["problem", "dataset", "condition", "points", "object", "category", "angle_deg", "translation", "overlap"]
     problems = [

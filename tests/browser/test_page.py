@@ -35,7 +35,7 @@ def browser():
 
 
 def drawable_run():
-    """The made-up run on problems that the embedded data set can draw again, so that there is geometry to turn."""
+    """Return a synthetic run on problems that the embedded data set can regenerate, so that clouds can be shown."""
     problems, outcomes, run = synthetic_run(
         n=24, sizes=(256, 1024), methods=("deepgmr", "fgr+icp", "identity", HOSTILE)
     )

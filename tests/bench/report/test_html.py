@@ -30,7 +30,7 @@ def test_the_page_contains_headlines_weights_and_digests(written, synthetic):
         "shapes40.safetensors",
         "has 512 fixed points",
         "pip install absent",
-        "a made-up one",
+        "a synthetic one",
         "No pictures of modelnet40",
     ):
         assert text in page
