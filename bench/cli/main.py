@@ -350,12 +350,13 @@ def _compare(flags: argparse.Namespace) -> int:
     from bench.evaluation import compare
     from bench.evaluation.conventions import convention
     from bench.report import command
+    from bench.report.terminal import comparison_summary
 
     folders = [command.folder_of(run) for run in flags.run]
     names = folders[0].resolve().name, folders[1].resolve().name
     view = convention(flags.convention, flags.threshold)
     found = compare.compare(command.read(folders[0]), command.read(folders[1]), names, view)
-    terminal().print(compare.render(found, names))
+    terminal().print(comparison_summary(found, names))
     return int(flags.fail_on_regression and bool(found.regressions))
 
 

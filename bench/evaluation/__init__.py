@@ -1,1 +1,1 @@
-"""Evaluate stored poses: metrics, statistics, tables."""
+"""Evaluation of stored poses: metrics, statistics, conventions, tables, comparison of runs."""

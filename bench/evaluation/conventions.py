@@ -1,6 +1,6 @@
-"""Conventions: which error a field of work looks at, and below which limit it calls a registration a success.
+"""Conventions: the error that a benchmark reports, and the limits below which it counts a registration as a success.
 
-All are computed from stored poses, so one run can be read under any of them.
+All are computed from stored poses, so one run can be reported under any of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.evaluation import metrics
-from bench.evaluation.loader import POSE_COLUMNS, RunData
+from bench.evaluation.loader import GROUP_COLUMNS, POSE_COLUMNS, RunData
 from common.errors import InputError, unknown
 
 if TYPE_CHECKING:
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Convention:
-    """An error and what counts as success.
+    """An error and the definition of success.
 
     Attributes:
-        metric: the column of `trials.csv` that tables and curves show as the error.
-        label: how that error is written above a column.
-        unit: of the error.
-        limits: pairs (column, limit): a success has every one of these errors below its limit. Empty: the convention knows no
-            success, and recall is unknown.
-        about: where it comes from and how to read it.
-        missing: why a run may not have it.
+        metric: column of `trials.csv` that tables and curves show as the error.
+        label: name of the error in column heads.
+        unit: unit of the error.
+        limits: pairs (column, limit): a success has all these errors below their limits. If empty, success and recall are
+            undefined.
+        about: source and interpretation.
+        missing: reason why a run may lack the error.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Convention:
 
     @property
     def recall_label(self) -> str:
-        """How the share of successes is written above a column."""
+        """Name of the share of successes in column heads."""
         if not self.limits:
             return "recall"
         if len(self.limits) == 1 and self.limits[0][0] == self.metric:
@@ -56,16 +56,16 @@ class Convention:
 
     @property
     def threshold(self) -> float | None:
-        """The limit of the error itself, for a line in its CDF."""
+        """Limit of the error itself, for the line in its CDF; None if it has none."""
         return dict(self.limits).get(self.metric)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Every error it needs."""
+        """Columns of every error that the convention needs."""
         return (self.metric, *(name for name, _ in self.limits if name != self.metric))
 
     def success(self, trials: pd.DataFrame) -> NDArray[np.float64]:
-        """For each trial 1 or 0; NaN where it was skipped, the error could not be computed, or success is not defined."""
+        """Return 1 or 0 for each trial; NaN if it was skipped, its error is unknown, or success is undefined."""
         values = trials[list(self.columns)].to_numpy(dtype=np.float64)
         known = ~np.isnan(values).any(axis=1) & bool(self.limits)
         met = np.ones(len(trials), dtype=bool)
@@ -73,17 +73,17 @@ class Convention:
             met &= trials[name].to_numpy(dtype=np.float64) < limit
         return np.where(known, met, np.nan)
 
-    def at(self, thresholds: Sequence[float]) -> Convention:
-        """The same with other limits, in the order of its own.
+    def with_limits(self, thresholds: Sequence[float]) -> Convention:
+        """Return the convention with other limits, in the same order.
 
         Raises:
-            InputError: there are more or fewer than it has.
+            InputError: the number of limits differs, or one is not a positive number.
         """
         names = [name for name, _ in self.limits] or [self.metric]
         if len(thresholds) != len(names) or not all(np.isfinite(t) and t > 0 for t in thresholds):
             raise InputError(
-                f"--threshold: convention {self.name} takes {len(names)} above 0, of {' and '.join(names)}; "
-                f"{len(thresholds)} were given"
+                f"--threshold: convention {self.name} takes {len(names)} positive values, of {' and '.join(names)}; "
+                f"got {len(thresholds)}"
             )
         return dataclasses.replace(self, limits=tuple(zip(names, map(float, thresholds), strict=True)))
 
@@ -103,66 +103,71 @@ LABELS = {
 
 
 def _packaged() -> dict[str, Convention]:
-    read = tomllib.loads((files("bench.evaluation") / "conventions.toml").read_text(encoding="utf-8"))
+    content = tomllib.loads((files("bench.evaluation") / "conventions.toml").read_text(encoding="utf-8"))
     return {
         name: Convention(name, **(fields | {"limits": tuple(fields["limits"].items())}))
-        for name, fields in read.items()
+        for name, fields in content.items()
     }
 
 
 CONVENTIONS = _packaged()
-"""Every convention by name."""
+"""Conventions by name."""
 
 DEFAULT = next(iter(CONVENTIONS.values()))
-"""The convention that drives the CSVs of a run."""
+"""Convention of the CSVs of a run."""
 
 
 def convention(name: str | None, thresholds: Sequence[float] | None = None) -> Convention:
-    """A convention (None: the default), with its own limits or others.
+    """Return a convention by name (None: the default), optionally with other limits.
 
     Raises:
-        InputError: there is no such convention, or the limits do not fit.
+        InputError: unknown name, or limits that do not fit.
+
+    >>> convention("kitti").limits
+    (('rre_deg', 5.0), ('rte', 2.0))
+    >>> convention(None, [0.1]).recall_label
+    'recall@0.1'
     """
     name = name or DEFAULT.name
     if name not in CONVENTIONS:
         raise unknown("convention", name, CONVENTIONS)
-    return CONVENTIONS[name].at(thresholds) if thresholds else CONVENTIONS[name]
+    return CONVENTIONS[name].with_limits(thresholds) if thresholds else CONVENTIONS[name]
 
 
 def add_information_rmse(trials: pd.DataFrame, loaded: RunData) -> pd.DataFrame:
-    """The trials with a column `rmse_information`: infinite for a failure, NaN for a problem without `gt.info`."""
+    """Add the column `rmse_information`: infinite for a failure, NaN for a problem without `gt.info`."""
     import pandas as pd
 
     row = pd.Index(loaded.problems["problem"]).get_indexer(pd.Index(trials["problem"]))
-    with_one = np.isin(row, list(loaded.information))
+    has_information = np.isin(row, list(loaded.information))
     ok = (trials["status"] == "ok").to_numpy()
-    found = np.where(with_one & (trials["status"] != "skipped").to_numpy(), np.inf, np.nan)
-    mine = np.flatnonzero(with_one & ok)
-    if len(mine):
-        poses = loaded.outcomes.loc[(loaded.outcomes["phase"] == "accuracy").to_numpy(), POSE_COLUMNS].to_numpy()[mine]
-        infos = np.stack([loaded.information[int(r)] for r in row[mine]])
-        found[mine] = metrics.information_rmse(poses.reshape(-1, 4, 4), loaded.scenes.truth[row[mine]], infos)
-    return trials.assign(rmse_information=found)
+    errors = np.where(has_information & (trials["status"] != "skipped").to_numpy(), np.inf, np.nan)
+    rows = np.flatnonzero(has_information & ok)
+    if len(rows):
+        poses = loaded.outcomes.loc[(loaded.outcomes["phase"] == "accuracy").to_numpy(), POSE_COLUMNS].to_numpy()[rows]
+        infos = np.stack([loaded.information[int(r)] for r in row[rows]])
+        errors[rows] = metrics.information_rmse(poses.reshape(-1, 4, 4), loaded.scenes.truth[row[rows]], infos)
+    return trials.assign(rmse_information=errors)
 
 
 def by_convention(trials: pd.DataFrame, conventions: Sequence[Convention]) -> pd.DataFrame:
-    """The same run under every convention: convention, method, dataset, condition, points, kind, metric, asked, error, recall.
+    """Evaluate a run under several conventions.
 
-    `error` is the mean over answered, `recall` the share of successes among the asked. Where a metric is not there (its
-    column is missing) or not known for any problem, both are NaN.
+    Columns: convention, method, dataset, condition, points, kind, metric, problems, error, recall. `error` is the mean over
+    answered problems, `recall` the share of successes among the problems run. Both are NaN where the metric is missing.
     """
     import pandas as pd
 
-    asked = trials[trials["status"] != "skipped"]
-    rows = []
-    for one in conventions:
-        have = set(one.columns) <= set(trials.columns)
-        table = asked[["method", "dataset", "condition", "points", "kind"]].assign(
-            error=asked[one.metric].where(asked["status"] == "ok") if have else np.nan,
-            recall=one.success(asked) if have else np.nan,
+    evaluated = trials[trials["status"] != "skipped"]
+    keys = [*GROUP_COLUMNS, "kind"]
+    tables = []
+    for criterion in conventions:
+        available = set(criterion.columns) <= set(trials.columns)
+        values = evaluated[keys].assign(
+            error=evaluated[criterion.metric].where(evaluated["status"] == "ok") if available else np.nan,
+            recall=criterion.success(evaluated) if available else np.nan,
         )
-        groups = table.groupby(["method", "dataset", "condition", "points", "kind"], observed=True, sort=True)
-        found = groups.agg(asked=("error", "size"), error=("error", "mean"), recall=("recall", "mean"))
-        rows.append(found.reset_index().assign(convention=one.name, metric=one.metric))
-    columns = ["convention", "method", "dataset", "condition", "points", "kind", "metric", "asked", "error", "recall"]
-    return pd.concat(rows, ignore_index=True)[columns]
+        groups = values.groupby(keys, observed=True, sort=True)
+        means = groups.agg(problems=("error", "size"), error=("error", "mean"), recall=("recall", "mean"))
+        tables.append(means.reset_index().assign(convention=criterion.name, metric=criterion.metric))
+    return pd.concat(tables, ignore_index=True)[["convention", *keys, "metric", "problems", "error", "recall"]]

@@ -1,4 +1,4 @@
-"""Intervals and paired comparisons. Every random number comes from a key, so the same run gives the same digits."""
+"""Confidence intervals and paired comparisons. Random numbers are seeded by keys, so that results are reproducible."""
 
 from __future__ import annotations
 
@@ -12,30 +12,38 @@ from common.keys import KeyPart, rng
 
 Array = NDArray[np.float64]
 
+ALPHA = 0.05
+"""Significance level of all tests."""
 CONFIDENCE = 0.95
+"""Coverage of all intervals."""
 RESAMPLES = 1000
+"""Resamples of a bootstrap."""
 MOST_RESAMPLED = 1000
-"""With more values than this a mean is as good as normal, and resampling would only add noise and time."""
+"""Number of values above which the mean counts as normally distributed and is not bootstrapped."""
 MOST_FLIPPED = 200
-"""With more pairs than this the sum of random sign flips is as good as normal."""
+"""Number of pairs above which the sum of random sign flips counts as normally distributed."""
 
 
 def _z() -> float:
-    """The normal quantile of a two-sided interval."""
+    """Return the normal quantile of a two-sided interval."""
     from scipy.special import ndtri
 
     return float(ndtri(0.5 + CONFIDENCE / 2))
 
 
 def wilson(successes: NDArray[Any] | float, n: NDArray[Any] | float) -> tuple[Array, Array]:
-    """Wilson's 95 % interval of a share, vectorised (Wilson 1927).
+    """Compute Wilson's 95 % interval of a share (Wilson 1927), vectorised.
 
     Args:
-        successes: (...,), may be fractional: the mean over repeats of the same problems.
-        n: (...,) independent problems. Where it is 0 nothing is known and the interval is [0, 1].
+        successes: (...,), may be fractional, such as the mean over repeats of the same problems.
+        n: number of independent problems (...,); where it is 0 the interval is [0, 1].
 
     Returns:
         low and high (...,), within [0, 1].
+
+    >>> low, high = wilson(9, 10)
+    >>> round(float(low), 3), round(float(high), 3)
+    (0.596, 0.982)
     """
     z2 = _z() ** 2
     n = np.asarray(n, dtype=np.float64)
@@ -48,22 +56,28 @@ def wilson(successes: NDArray[Any] | float, n: NDArray[Any] | float) -> tuple[Ar
 
 
 def bootstrap_mean(values: NDArray[Any], *key: KeyPart) -> tuple[float, float]:
-    """The 95 % BCa bootstrap interval of the mean of values (n,), 1 000 resamples (Efron 1987).
+    """Compute the 95 % BCa bootstrap interval of the mean of values (n,) with 1 000 resamples (Efron 1987).
 
-    It is corrected for skewness, as errors have it, and its levels are widened so that a small sample is covered as Student's t
-    does it (Hesterberg 2015), which plain percentiles do not achieve. Beyond 1 000 values it is the normal interval that it
-    tends to.
+    It corrects for the skewness of errors, and its levels are widened to the coverage of Student's t for small samples
+    (Hesterberg 2015). Above 1 000 values it is the normal interval. The digits depend on the order of the values: sort
+    them by key.
 
     Returns:
-        low and high; NaN where there is no value. The order of the values matters to the digits, so sort them by key.
+        low and high; NaN without values.
+
+    >>> bootstrap_mean(np.full(5, 0.25))
+    (0.25, 0.25)
+    >>> low, high = bootstrap_mean(np.arange(10.0), "example")
+    >>> low < 4.5 < high
+    True
     """
     from scipy.special import ndtr, ndtri, stdtrit
 
     n = len(values)
     if n == 0:
         return np.nan, np.nan
-    mean, off = float(values.mean()), values - values.mean()
-    square = float((off**2).sum())
+    mean, deviations = float(values.mean()), values - values.mean()
+    square = float((deviations**2).sum())
     if square <= 1e-24 * n * mean**2:
         return mean, mean
     if n > MOST_RESAMPLED:
@@ -71,32 +85,35 @@ def bootstrap_mean(values: NDArray[Any], *key: KeyPart) -> tuple[float, float]:
         return mean - half, mean + half
     means = values[rng("bootstrap", *key).integers(n, size=(RESAMPLES, n))].mean(axis=1)
     bias = ndtri(((means < mean).mean() + (means <= mean).mean()) / 2)
-    skew = float((off**3).sum()) / (6 * square**1.5)
-    wide = np.sqrt(n / (n - 1)) * stdtrit(n - 1, 0.5 + CONFIDENCE / 2)
-    moved = bias + np.array([-wide, wide])
-    low, high = np.quantile(means, ndtr(bias + moved / (1 - skew * moved)))
+    skew = float((deviations**3).sum()) / (6 * square**1.5)
+    widened = np.sqrt(n / (n - 1)) * stdtrit(n - 1, 0.5 + CONFIDENCE / 2)
+    shifted = bias + np.array([-widened, widened])
+    low, high = np.quantile(means, ndtr(bias + shifted / (1 - skew * shifted)))
     return float(low), float(high)
 
 
 def bootstrap_median(values: NDArray[Any]) -> tuple[float, float]:
-    """The 95 % bootstrap interval of the median of values (n,), with endless resamples and so without chance.
+    """Compute the 95 % bootstrap interval of the median of values (n,) in the limit of infinitely many resamples.
 
     The median of a resample is at most the k-th smallest value exactly if at least half of its n draws are: a binomial
-    probability (Efron 1979), which gives the quantiles in closed form. Infinite values are fine.
+    probability (Efron 1979), which gives the quantiles in closed form. Values may be infinite.
 
     Returns:
-        low and high, values that occur; NaN where there is none.
+        low and high, two of the values; NaN without values.
+
+    >>> bootstrap_median(np.append(np.arange(20.0), np.inf))
+    (6.0, 14.0)
     """
     n = len(values)
     if n == 0:
         return np.nan, np.nan
-    low, high = np.sort(values)[list(_median_places(n))]
+    low, high = np.sort(values)[list(_median_ranks(n))]
     return float(low), float(high)
 
 
 @cache
-def _median_places(n: int) -> tuple[int, int]:
-    """Which of n sorted values bound the median of a resample; alike for all samples of a size, as those of a run often are."""
+def _median_ranks(n: int) -> tuple[int, int]:
+    """Return the indices of the sorted values that bound the median; cached, since groups of a run often have one size."""
     from scipy.stats import binom
 
     below = binom.sf(np.ceil(n / 2) - 1, n, np.arange(1, n + 1) / n)
@@ -105,15 +122,18 @@ def _median_places(n: int) -> tuple[int, int]:
 
 
 def spread(group: NDArray[Any], values: NDArray[Any]) -> tuple[float, float]:
-    """How much of the scatter of values (n,) is chance within a problem (its seeds), and how much lies between problems.
+    """Split the standard deviation of values into that within problems (seeds) and that between problems.
 
     Args:
-        group: the problem of each value (n,), as whole numbers.
-        values: one error a repeat.
+        group: index of each value's problem (n,), integers.
+        values: one error per repeat (n,).
 
     Returns:
-        Standard deviations within and between, by the analysis of variance of a random effect (Searle 1992); NaN where no
+        Standard deviations within and between, by the analysis of variance of a random effect (Searle 1992); NaN if no
         problem has two values.
+
+    >>> spread(np.array([0, 0, 1, 1]), np.array([1.0, 1.0, 3.0, 3.0])) == (0.0, np.sqrt(2))
+    True
     """
     _, index, count = np.unique(group, return_inverse=True, return_counts=True)
     n, k = len(values), len(count)
@@ -129,7 +149,7 @@ def spread(group: NDArray[Any], values: NDArray[Any]) -> tuple[float, float]:
 
 
 class Difference(NamedTuple):
-    """A paired comparison: the mean of a - b, its 95 % interval, and the two-sided p of no difference."""
+    """Paired comparison: the mean of a - b, its 95 % interval, and the two-sided p value of no difference."""
 
     mean: float
     low: float
@@ -138,16 +158,23 @@ class Difference(NamedTuple):
 
 
 def paired_difference(a: NDArray[Any], b: NDArray[Any], *key: KeyPart) -> Difference:
-    """Compare a and b (n,) on the same n problems: a bootstrap over problems and a sign-flip permutation test."""
+    """Compare values a and b (n,) on the same n problems: bootstrap over problems and sign-flip permutation test.
+
+    >>> paired_difference(np.ones(6), np.zeros(6))
+    Difference(mean=1.0, low=1.0, high=1.0, p=0.03125)
+    """
     d = np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64)
     return Difference(float(d.mean()) if len(d) else np.nan, *bootstrap_mean(d, "paired", *key), sign_flip_p(d, *key))
 
 
 def sign_flip_p(d: Array, *key: KeyPart) -> float:
-    """Two-sided p that differences d (n,) are as likely up as down: how often random sign flips reach their sum.
+    """Compute the two-sided p value of the sign-flip test of differences d (n,): how often sign flips reach their sum.
 
-    Exact to 12 differences (all 2ⁿ flips), 4 999 random flips to 200, normal beyond. With fewer than six differences p cannot
-    fall below 0.05, so a table of tiny samples never shows a winner.
+    Exact up to 12 differences (all 2ⁿ flips), 4 999 random flips up to 200, normal approximation above. With fewer than six
+    differences p cannot fall below 0.05.
+
+    >>> sign_flip_p(np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.0]))  # 2 of 2⁶ sign flips
+    0.03125
     """
     from scipy.special import ndtr
 
@@ -164,12 +191,20 @@ def sign_flip_p(d: Array, *key: KeyPart) -> float:
 
 
 def mcnemar(a: NDArray[np.bool_], b: NDArray[np.bool_]) -> float:
-    """Two-sided p of McNemar's exact test that successes a and b (n,) on the same problems are equally frequent."""
+    """Compute the two-sided p value of McNemar's exact test: successes a and b (n,) of the same problems are equally frequent.
+
+    >>> mcnemar(np.array([True, True, True, False]), np.array([False, False, False, False]))
+    0.25
+    """
     return sign_test(int((a & ~b).sum()), int((b & ~a).sum()))
 
 
 def sign_test(wins: int, losses: int) -> float:
-    """Two-sided p of the exact test that wins and losses are equally likely; ties say nothing."""
+    """Compute the two-sided p value of the exact sign test that wins and losses are equally likely; leave ties out.
+
+    >>> sign_test(3, 0)
+    0.25
+    """
     from scipy.stats import binomtest
 
     return float(binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0
@@ -178,7 +213,11 @@ def sign_test(wins: int, losses: int) -> float:
 def share_difference(a: NDArray[np.bool_], b: NDArray[np.bool_]) -> Difference:
     """Compare the shares of successes a and b (n,) on the same problems: McNemar's exact p, Bonett and Price's interval (2012).
 
-    Their interval adds one to each kind of disagreement, and so is sound where there is little or none.
+    The interval adds one to each kind of disagreement, so that it is valid with few or no disagreements.
+
+    >>> difference = share_difference(np.array([True, True, True, False]), np.zeros(4, dtype=bool))
+    >>> difference.mean, difference.p
+    (0.75, 0.25)
     """
     n, only_a, only_b = len(a), int((a & ~b).sum()), int((b & ~a).sum())
     if n == 0:
@@ -190,7 +229,11 @@ def share_difference(a: NDArray[np.bool_], b: NDArray[np.bool_]) -> Difference:
 
 
 def holm(p: NDArray[Any] | list[float]) -> Array:
-    """Holm's adjusted p values (m,) of a family of m tests (Holm 1979): below α together they err with probability α at most."""
+    """Adjust p values (m,) of a family of m tests by Holm's method (Holm 1979), which bounds the family-wise error rate.
+
+    >>> [round(float(p), 6) for p in holm([0.01, 0.04, 0.03])]
+    [0.03, 0.06, 0.06]
+    """
     p = np.asarray(p, dtype=np.float64)
     order = np.argsort(p, kind="stable")
     adjusted = np.empty_like(p)

@@ -1,4 +1,4 @@
-"""What can be said of poses when the truth is not known: how much they overlap, and which of them agree."""
+"""Evaluation of poses without ground truth: overlap, residual and mutual agreement."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from numpy.typing import NDArray
 
 from bench.evaluation import metrics
 from common import specs
+from datasets.poses import move
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Fit:
-    """How a moved source lies on the target.
+    """Fit of a moved source to the target.
 
     Attributes:
-        share: of the source's points that have a target point near, 0 to 1.
-        residual: median distance of those to their nearest target point; NaN if there are none.
+        share: share of source points with a target point nearby, 0 to 1.
+        residual: median distance of these points to the nearest target point; NaN without such points.
     """
 
     share: float
@@ -27,21 +28,25 @@ class Fit:
 
 
 def fits(poses: Array, source: Array, target: Array, near: float) -> list[Fit]:
-    """The fit of each pose (K, 4, 4): source (N, 3) into target (M, 3); `near` is a distance."""
+    """Compute the fit of poses (K, 4, 4) of source (N, 3) to target (M, 3); `near` is the distance of overlapping points."""
     from scipy.spatial import cKDTree
 
-    tree, found = cKDTree(target), []
+    tree, results = cKDTree(target), []
     for T in poses:
-        distance = np.asarray(tree.query(source @ T[:3, :3].T + T[:3, 3], distance_upper_bound=near)[0])
+        distance = np.asarray(tree.query(move(T, source), distance_upper_bound=near)[0])
         inside = distance[np.isfinite(distance)]
-        found.append(Fit(len(inside) / len(source), float(np.median(inside)) if len(inside) else float("nan")))
-    return found
+        results.append(Fit(len(inside) / len(source), float(np.median(inside)) if len(inside) else float("nan")))
+    return results
 
 
 @dataclass(frozen=True, eq=False)
 class Agreement:
-    """Differences of every two of K poses, each (K, K): angle in degrees, how far apart they put the source's centroid, and
-    the root mean square distance between where they put the source's points.
+    """Pairwise differences of K poses, each (K, K).
+
+    Attributes:
+        angle_deg: angle in degrees.
+        shift: distance between the moved centroids of the source.
+        distance: root mean square distance between the moved points of the source.
     """
 
     angle_deg: Array
@@ -50,7 +55,7 @@ class Agreement:
 
 
 def agreement(poses: Array, source: Array) -> Agreement:
-    """Compare poses (K, 4, 4) on the source's points (N, 3)."""
+    """Compare poses (K, 4, 4) pairwise on the source's points (N, 3)."""
     first, second = poses[:, None], poses[None]
     centre = source.mean(axis=0)
     centres = poses[:, :3, :3] @ centre + poses[:, :3, 3]
@@ -59,18 +64,18 @@ def agreement(poses: Array, source: Array) -> Agreement:
     return Agreement(metrics.rre_deg(first, second), shift, np.asarray(distance))
 
 
-ALIKE_SHARE = 0.01
-"""Overlaps that differ by less say nothing: a few points at the edge of what counts as near."""
+OVERLAP_TOLERANCE = 0.01
+"""Difference of overlaps that counts as equal; it comes from a few points at the limit distance."""
 
 
 @dataclass(frozen=True)
 class Consensus:
-    """The poses that agree with one another.
+    """Group of poses that agree.
 
     Attributes:
-        members: their indices.
-        independent: how many different methods are among them; `a`, `a+b` and `a[x=1]` count as one.
-        best: the member with the smallest residual of those that overlap most, to within `ALIKE_SHARE`.
+        members: indices of the poses.
+        independent: number of different methods; `a`, `a+b` and `a[x=1]` count as one.
+        best: member with the smallest residual among those whose overlap is maximal within `OVERLAP_TOLERANCE`.
     """
 
     members: tuple[int, ...]
@@ -78,24 +83,24 @@ class Consensus:
     best: int
 
 
-def consensus(methods: list[str], distance: Array, found: list[Fit], alike: float) -> Consensus | None:
-    """The largest group of poses around one of them, all within `alike` of it; None if there is no pose.
+def consensus(methods: list[str], distance: Array, fits: list[Fit], alike: float) -> Consensus | None:
+    """Return the largest group of poses within the distance `alike` of one of them; None without poses.
 
-    Size is the number of different methods, then their overlap.
+    Groups are ranked by the number of different methods, then by median overlap.
     """
     if not methods:
         return None
     groups = [tuple(int(i) for i in np.flatnonzero(row <= alike)) for row in distance]
 
     def rank(members: tuple[int, ...]) -> tuple[int, float]:
-        return independent(methods, members), float(np.median([found[i].share for i in members]))
+        return independent(methods, members), float(np.median([fits[i].share for i in members]))
 
     members = max(groups, key=rank)
-    most = max(found[i].share for i in members)
-    best = min((i for i in members if found[i].share >= most - ALIKE_SHARE), key=lambda i: found[i].residual)
+    largest = max(fits[i].share for i in members)
+    best = min((i for i in members if fits[i].share >= largest - OVERLAP_TOLERANCE), key=lambda i: fits[i].residual)
     return Consensus(members, independent(methods, members), best)
 
 
 def independent(methods: list[str], members: tuple[int, ...]) -> int:
-    """How many methods of different name start the given ones."""
+    """Count the different base methods of the members."""
     return len({specs.parse(specs.split_outside(methods[i], "+")[0]).name for i in members})

@@ -1,4 +1,4 @@
-"""One PNG: a panel a method, the moved source on the target, seen along the direction in which the target is flattest."""
+"""Picture of a pair: one panel per method, seen along the direction of the target's smallest extent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.pair.result import Result
+from bench.pair.result import PairResult
 from bench.report import style
 from datasets.poses import move
 
@@ -17,18 +17,20 @@ if TYPE_CHECKING:
 
 Points = NDArray[np.float64]
 
-SOURCE, TARGET = "#D55E00", "#6f7782"
+SOURCE, TARGET = style.SOURCE, "#6f7782"
 COLUMNS = 4
 SHOWN = 3000
-GIVEN = "as given to methods"
+"""Most points of a cloud in the picture."""
+GIVEN = "input of the methods"
+"""Title of the panel with the unregistered clouds."""
 
 
-def draw(result: Result, file: Path) -> None:
-    """Write the picture."""
+def draw(result: PairResult, file: Path) -> None:
+    """Draw the picture and write it to `file`."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    source, target = shown(result.scans.source.thin, SHOWN), shown(result.scans.target.thin, SHOWN)
+    source, target = strided(result.scans.source.thin, SHOWN), strided(result.scans.target.thin, SHOWN)
     plane = _plane(target)
     panels = [(GIVEN, move(result.scans.restored(np.eye(4)), source))] + [
         (a.method, move(a.pose, source)) for a in result.posed if a.pose is not None
@@ -40,36 +42,34 @@ def draw(result: Result, file: Path) -> None:
         for axes in cells[len(panels) :]:
             axes.set_axis_off()
         for axes, (name, moved) in zip(cells, panels, strict=False):
-            _panel(axes, (moved - target.mean(axis=0)) @ plane, (target - target.mean(axis=0)) @ plane)
+            _draw_clouds(axes, (moved - target.mean(axis=0)) @ plane, (target - target.mean(axis=0)) @ plane)
             axes.set_title(style.label(name) + _caption(result, name), fontsize=8)
         names = f"{result.scans.source.file.name} (orange) on {result.scans.target.file.name} (grey)"
         figure.suptitle(names.replace("$", r"\$"), x=0.01, ha="left", fontsize=10)
         figure.savefig(file, dpi=130)
 
 
-def shown(points: Points, most: int) -> Points:
-    """At most `most` of the points (N, 3), every so many."""
+def strided(points: Points, most: int) -> Points:
+    """Return every n-th of the points (N, 3), at most `most`."""
     return points[:: max(1, -(-len(points) // most))]
 
 
 def _plane(target: Points) -> Points:
-    """The two directions (3, 2) in which the target is widest."""
+    """Return the two directions (3, 2) of the target's largest extent."""
     axes: Points = np.linalg.svd(target - target.mean(axis=0), full_matrices=False)[2]
     return axes[:2].T
 
 
-def _panel(axes: Axes, source: Points, target: Points) -> None:
+def _draw_clouds(axes: Axes, source: Points, target: Points) -> None:
     for points, colour in ((target, TARGET), (source, SOURCE)):
         axes.scatter(points[:, 0], points[:, 1], s=1.5, linewidths=0, color=colour, alpha=0.7)
-    reach = 1.3 * np.abs(target).max()  # a source far away must not shrink the target to a dot
-    axes.set(xlim=(-reach, reach), ylim=(-reach, reach), xticks=[], yticks=[], aspect="equal")
-    axes.grid(False)
-    axes.spines[:].set_visible(False)
+    reach = 1.3 * np.abs(target).max()  # a distant source does not shrink the target
+    style.frame_picture(axes, reach)
 
 
-def _caption(result: Result, method: str) -> str:
-    for answer, fit in zip(result.posed, result.fits, strict=True):
-        if answer.method == method:
-            best = " ★" if answer is result.best else ""
+def _caption(result: PairResult, method: str) -> str:
+    for registration, fit in zip(result.posed, result.fits, strict=True):
+        if registration.method == method:
+            best = " ★" if registration is result.best else ""
             return f"{best}\noverlap {fit.share:.0%}, residual {style.number(fit.residual)}"
     return "\n"

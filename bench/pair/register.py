@@ -1,4 +1,4 @@
-"""Every method on two clouds of one's own, each in a process of its own that is timed and can be killed."""
+"""Register two clouds by every method, each in its own process with time and memory limits."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from common.keys import seed_of
 from methods.core.registry import MethodRegistry, MethodSpec
 
 WARM_UP = 256
-"""Points of the call that comes first and is not timed."""
+"""Points of the untimed warm-up call."""
 
 REPORTED = ("confidence", "inliers", "clique", "matches", "converged")
-"""Notes by which methods tell how sure they are, the most telling first. Not comparable between methods."""
+"""Notes of methods on their confidence, in order of preference; not comparable between methods."""
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What became of a method. The pose maps source into target in the files' frames; None unless the status is ok."""
+class Registration:
+    """Result of one method. The pose maps source into target in the files' frames; None unless the status is ok."""
 
     method: str
     kind: str
@@ -42,7 +42,7 @@ class Answer:
 
     @property
     def confidence(self) -> str:
-        """What the method says of its own answer: the first of `REPORTED` that it noted."""
+        """Reported confidence: the first of `REPORTED` among the notes, as text."""
         for name in REPORTED:
             if isinstance(value := self.notes.get(name), int | float):
                 return f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
@@ -50,45 +50,45 @@ class Answer:
 
 
 def defaults() -> dict[str, Any]:
-    """What is done unless told otherwise (`defaults.toml`)."""
+    """Read the default options (`defaults.toml`)."""
     return tomllib.loads((files("bench.pair") / "defaults.toml").read_text(encoding="utf-8"))
 
 
-def chosen(asked: list[str] | None, registry: MethodRegistry) -> list[MethodSpec]:
-    """The methods to ask: those named; without a name, all but controls and those that are left out.
+def select_methods(requested: list[str] | None, registry: MethodRegistry) -> list[MethodSpec]:
+    """Return the methods to run: those requested, or by default all except controls and `leave_out`.
 
     Raises:
         InputError: an unknown name or parameter.
     """
-    said = defaults()
-    offers = registry.entries
-    everything = [n for n, offer in offers.items() if offer.cls.kind != "control" and offer.cls.in_all] + said["chains"]
-    if asked is None:
-        names = [n for n in everything if n not in said["leave_out"]]
+    default = defaults()
+    everything = [n for n, entry in registry.entries.items() if entry.cls.kind != "control" and entry.cls.in_all]
+    everything += default["chains"]
+    if requested is None:
+        names = [n for n in everything if n not in default["leave_out"]]
     else:
-        names = [n for text in specs.split_list(asked) for n in (everything if text == "all" else [text])]
+        names = [n for text in specs.split_list(requested) for n in (everything if text == "all" else [text])]
     return [registry.spec(name) for name in dict.fromkeys(names)]
 
 
 def register_all(
     scans: Scans, methods: Iterable[MethodSpec], limits: Limits, device: str, threads: int
-) -> Iterator[Answer]:
-    """The answer of each method, as it comes.
+) -> Iterator[Registration]:
+    """Yield the result of each method as it finishes.
 
     Raises:
-        InputError: a method was given bad input, such as weights of another architecture.
+        InputError: invalid input of a method, such as weights of another architecture.
     """
-    source, target = scans.given()
+    source, target = scans.method_input()
     for method in methods:
-        # No weights are trained on one's own files: those of the main job serve.
-        child = MethodProcess(MethodSetup(method, default_domain(), device, threads), limits)
+        # Learned methods use the weights of the main job, since none are trained on the user's files.
+        process = MethodProcess(MethodSetup(method, default_domain(), device, threads), limits)
         seed = seed_of("pair", method.text)
         try:
-            if child.start().status == Status.OK:  # what the first call loads is not the method's time
-                child.register(source[:: -(-len(source) // WARM_UP)], target[:: -(-len(target) // WARM_UP)], seed)
-            reply = child.register(source, target, seed)
+            if process.start().status == Status.OK:  # warm up: loading of libraries is not timed
+                process.register(source[:: -(-len(source) // WARM_UP)], target[:: -(-len(target) // WARM_UP)], seed)
+            reply = process.register(source, target, seed)
             pair = validate_reply(reply)[0]
         finally:
-            child.close()
+            process.close()
         pose = None if pair.pose is None else scans.restored(pair.pose)
-        yield Answer(method.text, method.kind, pair.status, reply.time_ms, pose, pair.message, reply.notes)
+        yield Registration(method.text, method.kind, pair.status, reply.time_ms, pose, pair.message, reply.notes)

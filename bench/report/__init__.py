@@ -1,4 +1,4 @@
-"""Everything a person reads of a finished run: figures, tables, one offline HTML page, and the table in the terminal."""
+"""Report of a finished run: figures, tables, an offline HTML page, and the summary in the terminal."""
 
 from bench.report.build import Options, begin_report
 from bench.report.replay import ProblemReplay

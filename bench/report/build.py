@@ -1,4 +1,4 @@
-"""Write the report of a run: figures, tables as Markdown, LaTeX and CSV, and one HTML page that needs nothing else."""
+"""Write the report of a run: figures, tables as Markdown, LaTeX and CSV, and a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -36,81 +36,81 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    """How a report is written.
+    """Options of a report.
 
     Attributes:
-        view: the convention that says what an error and a success is.
-        against: whether the paper's numbers stand beside ours.
-        csv_folder: where the run's CSVs are; the page links there.
-        folder: where to write; made if missing.
+        criterion: convention that defines error and success.
+        against: whether to show the paper's numbers beside ours.
+        csv_folder: folder of the run's CSVs, to which the page links.
+        folder: folder to write to; created if missing.
     """
 
-    view: Convention
+    criterion: Convention
     against: bool
     csv_folder: Path
     folder: Path
 
 
 def begin_report(
-    loaded: RunData, frames: dict[str, pd.DataFrame], redraw: ProblemReplay, options: Options
+    loaded: RunData, frames: dict[str, pd.DataFrame], replay: ProblemReplay, options: Options
 ) -> Callable[[], list[Path]]:
-    """Begin to draw the figures of a run; what is given back writes the rest that a person reads and waits for them.
+    """Start to draw the figures of a run, and return a function that writes the rest of the report and waits for them.
 
-    In between is time for other work: the figures of a large run are drawn by helper processes, see `figures.draw_all`.
+    The figures of a large run are drawn by worker processes (`figures.draw_all`), so the caller can work meanwhile.
 
     Args:
-        loaded: what the record holds.
-        frames: what `bench.evaluation.aggregate.tables` computed of it.
-        redraw: draws problems again, for pictures.
-        options: see there.
+        loaded: content of the results database.
+        frames: result of `bench.evaluation.aggregate.tables`.
+        replay: regenerates problems for pictures.
+        options: options of the report.
 
     Returns:
         A function that returns the files written, the HTML page first.
     """
-    folder, view = options.folder, options.view
+    folder, criterion = options.folder, options.criterion
     folder.mkdir(parents=True, exist_ok=True)
-    places = tables.groups_of(frames["summary"])
-    errors = {place: ranking.errors_of(ranking.at(frames["trials"], place), view) for place in places}
-    shown = [p for p in places if len(ranking.at(frames["per_category"], p))]
-    compared = {p: ranking.category_table(_with_kind(frames, p), errors[p], view) for p in shown}
-    jobs = [*figures.figures_of(frames, compared, view, folder / "figures")]
+    groups = tables.groups_of(frames["summary"])
+    errors = {group: ranking.errors_of(ranking.select_group(frames["trials"], group), criterion) for group in groups}
+    shown = [p for p in groups if len(ranking.select_group(frames["per_category"], p))]
+    compared = {p: ranking.category_table(_with_kind(frames, p), errors[p], criterion) for p in shown}
+    jobs = [*figures.figures_of(frames, compared, criterion, folder / "figures")]
     main = paper.main_groups(frames["summary"])
-    jobs += qualitative.grids_of(loaded, frames["trials"], main, view, redraw, folder / "figures")
-    jobs += gaussians.of_report(loaded, frames["trials"], main, view, redraw, folder / "figures")
-    jobs += risk_coverage.risks_of(loaded, frames["trials"], main, view, folder / "figures")
-    return partial(_finish, loaded, frames, redraw, options, errors, compared, figures.draw_all(jobs))
+    jobs += qualitative.grids_of(loaded, frames["trials"], main, criterion, replay, folder / "figures")
+    jobs += gaussians.of_report(loaded, frames["trials"], main, criterion, replay, folder / "figures")
+    jobs += risk_coverage.risks_of(loaded, frames["trials"], main, criterion, folder / "figures")
+    return partial(_finish, loaded, frames, replay, options, errors, compared, figures.draw_all(jobs))
 
 
 def _finish(
     loaded: RunData,
     frames: dict[str, pd.DataFrame],
-    redraw: ProblemReplay,
+    replay: ProblemReplay,
     options: Options,
     errors: dict[GroupKey, Errors],
     compared: dict[GroupKey, ranking.CategoryTable],
-    drawn: Iterator[figures.SavedFigure],
+    saved_figures: Iterator[figures.SavedFigure],
 ) -> list[Path]:
     folder = options.folder
-    of = _tables(loaded, frames, errors, compared, options)
-    html = _page(loaded, frames, errors, of, redraw, options)
+    all_tables = _build_tables(loaded, frames, errors, compared, options)
+    page = _page(loaded, frames, errors, all_tables, replay, options)
     return [
-        aggregate.write_atomically(folder / "report.html", html),
-        aggregate.write_atomically(folder / "summary.md", _markdown(of)),
-        *_table_files(of, folder / "tables"),
-        *(file for figure in drawn for file in figure.files),
+        aggregate.write_atomically(folder / "report.html", page),
+        aggregate.write_atomically(folder / "summary.md", _markdown(all_tables)),
+        *_table_files(all_tables, folder / "tables"),
+        *(file for figure in saved_figures for file in figure.files),
     ]
 
 
-def _with_kind(frames: dict[str, pd.DataFrame], place: GroupKey) -> pd.DataFrame:
-    """The rows of `per_category` of a place, each with the kind of its method."""
-    kinds = {str(r["method"]): r["kind"] for r in tables.rows_at(frames["summary"], place)}
-    cells = ranking.at(frames["per_category"], place)
-    return cells.assign(kind=cells["method"].astype(str).map(kinds))
+def _with_kind(frames: dict[str, pd.DataFrame], group: GroupKey) -> pd.DataFrame:
+    """Return the rows of `per_category` of a group, with the kind of each method."""
+    kinds = {str(r["method"]): r["kind"] for r in tables.group_records(frames["summary"], group)}
+    rows = ranking.select_group(frames["per_category"], group)
+    return rows.assign(kind=rows["method"].astype(str).map(kinds))
 
 
 @dataclass(frozen=True)
-class _Tables:
-    """Every table of a report, and the sentences above them."""
+class _ReportTables:
+    """All tables of a report, and the headlines above them."""
 
     headlines: list[str]
     summary: dict[GroupKey, Table]
@@ -120,45 +120,45 @@ class _Tables:
     conventions: Table
 
 
-def _tables(
+def _build_tables(
     loaded: RunData,
     frames: dict[str, pd.DataFrame],
     errors: dict[GroupKey, Errors],
     compared: dict[GroupKey, ranking.CategoryTable],
     options: Options,
-) -> _Tables:
-    view, against = options.view, options.against
-    rows = {place: tables.rows_at(frames["summary"], place) for place in errors}
-    beside = {place: paper.beside(place) if against else {} for place in errors}
-    theirs = {place: paper.beside(place, "category") if against else {} for place in compared}
-    lines = [tables.headline(place, rows[place], errors[place], view) for place in errors]
-    return _Tables(
+) -> _ReportTables:
+    criterion, against = options.criterion, options.against
+    rows = {group: tables.group_records(frames["summary"], group) for group in errors}
+    beside = {group: paper.beside(group) if against else {} for group in errors}
+    theirs = {group: paper.beside(group, "category") if against else {} for group in compared}
+    lines = [tables.headline(group, rows[group], errors[group], criterion) for group in errors]
+    return _ReportTables(
         [line for line in lines if line],
-        {p: tables.summary_table(p, rows[p], errors[p], view, beside[p]) for p in errors},
-        {p: tables.category_table(p, table, view, theirs[p]) for p, table in compared.items()},
+        {p: tables.summary_table(p, rows[p], errors[p], criterion, beside[p]) for p in errors},
+        {p: tables.category_table(p, table, criterion, theirs[p]) for p, table in compared.items()},
         {p: tables.duel_table(p, ranking.duels(e), e.methods) for p, e in errors.items() if len(e.methods) > 1},
-        paper.paper_tables(frames["summary"], frames["timing"], errors, view, against),
-        _conventions(loaded, frames["trials"], view),
+        paper.paper_tables(frames["summary"], frames["timing"], errors, criterion, against),
+        _convention_table(loaded, frames["trials"], criterion),
     )
 
 
-def _conventions(loaded: RunData, trials: pd.DataFrame, view: Convention) -> Table:
-    """The run under every convention, the chosen one with its own limits."""
-    views = [view if name == view.name else one for name, one in CONVENTIONS.items()]
-    return tables.convention_table(by_convention(trials, views), {v.name: v for v in views})
+def _convention_table(loaded: RunData, trials: pd.DataFrame, criterion: Convention) -> Table:
+    """Build the table of the run under every convention; the chosen one keeps its limits."""
+    criteria = [criterion if name == criterion.name else other for name, other in CONVENTIONS.items()]
+    return tables.convention_table(by_convention(trials, criteria), {c.name: c for c in criteria})
 
 
-def _markdown(of: _Tables) -> str:
-    notes = [f"- {escaped(line)}" for line in of.headlines]
-    return "\n".join(["# Summary", "", *notes, "", *(table.markdown() for table in of.summary.values())])
+def _markdown(all_tables: _ReportTables) -> str:
+    notes = [f"- {escaped(line)}" for line in all_tables.headlines]
+    return "\n".join(["# Summary", "", *notes, "", *(table.markdown() for table in all_tables.summary.values())])
 
 
-def _table_files(of: _Tables, folder: Path) -> list[Path]:
-    """Every table of the paper's kind as CSV, Markdown and LaTeX."""
+def _table_files(all_tables: _ReportTables, folder: Path) -> list[Path]:
+    """Write the tables of groups, paper and conventions as CSV, Markdown and LaTeX."""
     folder.mkdir(parents=True, exist_ok=True)
-    named = {f"summary_{style.slug(*p)}": t for p, t in of.summary.items()}
-    named |= {f"categories_{style.slug(*p)}": t for p, t in of.categories.items()}
-    named |= of.paper | {"conventions": of.conventions}
+    named = {f"summary_{style.slug(*p)}": t for p, t in all_tables.summary.items()}
+    named |= {f"categories_{style.slug(*p)}": t for p, t in all_tables.categories.items()}
+    named |= all_tables.paper | {"conventions": all_tables.conventions}
     return [
         aggregate.write_atomically(folder / f"{stem}.{end}", text)
         for stem, table in named.items()
@@ -170,31 +170,33 @@ def _page(
     loaded: RunData,
     frames: dict[str, pd.DataFrame],
     errors: dict[GroupKey, Errors],
-    of: _Tables,
-    redraw: ProblemReplay,
+    all_tables: _ReportTables,
+    replay: ProblemReplay,
     options: Options,
 ) -> str:
-    run, view = loaded.run, options.view
-    asked = [place for place in errors if any(r["problems"] for r in tables.rows_at(frames["summary"], place))]
+    run, criterion = loaded.run, options.criterion
+    evaluated = [
+        group for group in errors if any(r["problems"] for r in tables.group_records(frames["summary"], group))
+    ]
     return html.render(
-        interactive.all_charts(frames, asked, view),
-        worst_pairs(loaded, frames["trials"], view, redraw),
+        interactive.all_charts(frames, evaluated, criterion),
+        worst_pairs(loaded, frames["trials"], criterion, replay),
         run=run,
-        view=view,
+        criterion=criterion,
         against=options.against,
         link=Path(os.path.relpath(options.csv_folder.resolve(), options.folder.resolve())).as_posix(),
         csvs=[f"{name}.csv" for name in frames],
-        headlines=of.headlines,
-        summary=list(of.summary.values()),
-        paper=list(of.paper.values()),
-        categories=list(of.categories.values()),
-        duels=list(of.duels.values()),
+        headlines=all_tables.headlines,
+        summary=list(all_tables.summary.values()),
+        paper=list(all_tables.paper.values()),
+        categories=list(all_tables.categories.values()),
+        duels=list(all_tables.duels.values()),
         coverage=tables.coverage_table(frames["summary"]),
         failures=tables.failure_table(loaded.outcomes),
         timing=tables.timing_table(frames["timing"]),
         stages=tables.stage_table(frames["stages"]),
         conventions=list(CONVENTIONS.values()),
-        by_convention=of.conventions,
+        by_convention=all_tables.conventions,
         captions={"cdf": figures.CDF_CAPTION, "category": tables.CATEGORY_NOTE},
         weights=_weights(loaded.outcomes),
         environment=_flat(run.get("environment", {})),
@@ -203,15 +205,15 @@ def _page(
 
 
 def _weights(outcomes: pd.DataFrame) -> list[tuple[str, str]]:
-    """What each method noted as its weights."""
-    said = outcomes["notes"].to_numpy(dtype=object)
-    rows = [i for i, note in enumerate(said) if '"weights"' in note]
-    pairs = set(zip(outcomes["method"].iloc[rows].astype(str), said[rows], strict=True))
+    """Return the weights that methods report in their notes, by method."""
+    notes = outcomes["notes"].to_numpy(dtype=object)
+    rows = [i for i, note in enumerate(notes) if '"weights"' in note]
+    pairs = set(zip(outcomes["method"].iloc[rows].astype(str), notes[rows], strict=True))
     return sorted({(method, str(json.loads(note)["weights"])) for method, note in pairs})
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Nested dicts as (dotted name, text)."""
+    """Flatten nested dicts to (dotted name, text)."""
     rows: list[tuple[str, str]] = []
     for name, value in tree.items():
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""From the folders of finished runs to files a person reads. Nothing is registered again."""
+"""`bench.py report`: read the results databases of finished runs and write CSVs and report; no method is run."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ if TYPE_CHECKING:
     from bench.report import ProblemReplay
 
 RESULTS, REPORTS = Path("results"), Path("reports")
+"""Default folders of runs and reports."""
 
 
 @dataclass(frozen=True)
 class ReportRequest:
-    """What is to be written of which runs.
+    """Arguments of a report.
 
     Attributes:
-        folders: of the runs; several are reported together.
-        reports: the folder that holds one folder a report.
+        folders: folders of the runs; several are reported together.
+        reports: folder with one folder per report.
         catalog: data sets and methods, for pictures.
-        convention: its name; None for the default.
-        thresholds: other limits of success than the convention's own.
-        against: whether the paper's numbers stand beside ours.
-        out: name of the report; None to name it after the runs and the convention.
+        convention: name of the convention; None for the default.
+        thresholds: limits of success in place of those of the convention.
+        against: whether to show the paper's numbers beside ours.
+        out: name of the report; None to derive it from runs and convention.
     """
 
     folders: Sequence[Path]
@@ -46,13 +47,13 @@ class ReportRequest:
     out: str | None = None
 
     @property
-    def view(self) -> Convention:
-        """The convention asked for."""
+    def criterion(self) -> Convention:
+        """Convention with its limits."""
         return convention(self.convention, self.thresholds)
 
     @property
     def plain(self) -> bool:
-        """Whether this is the report that a run itself writes, whose CSVs lie beside its record."""
+        """Whether this is the default report of one run, with its CSVs in the run's folder."""
         return len(self.folders) == 1 and not self.convention and not self.thresholds and not self.out
 
     @property
@@ -64,39 +65,39 @@ class ReportRequest:
     def _usual_name(self) -> str:
         runs = "+".join(folder.resolve().name for folder in self.folders)
         limits = "@" + ",".join(f"{t:g}" for t in self.thresholds) if self.thresholds else ""
-        how = f".{self.view.name}{limits}" if self.convention or self.thresholds else ""
-        return runs + how
+        suffix = f".{self.criterion.name}{limits}" if self.convention or self.thresholds else ""
+        return runs + suffix
 
 
 def folder_of(run: Path) -> Path:
-    """The folder of a run that is given by its folder or by its name."""
+    """Return the folder of a run given by folder or name."""
     return run if run.is_dir() else RESULTS / run
 
 
 def read(folder: Path) -> RunData:
-    """What the record in a run's folder holds; writes nothing.
+    """Read the results database in a run's folder; write nothing.
 
     Raises:
-        InputError: there is no record, or it is not that of a run.
+        InputError: the database is missing, invalid or incomplete.
     """
     from bench.storage.database import ResultsDatabase
     from bench.storage.run_json import run_json
 
     if not (folder / "record.sqlite").is_file():
-        shipped = (folder / "run.json").is_file()  # as the reference run is: its CSVs alone
-        mend = "make it again, by the command in its run.json" if shipped else "give the name or folder of a run"
-        raise InputError(f"{folder}: no record.sqlite in it; {mend}")
+        csvs_only = (folder / "run.json").is_file()  # such as the packaged reference run
+        fix = "repeat the run with the command in its run.json" if csvs_only else "give the name or folder of a run"
+        raise InputError(f"{folder}: no record.sqlite; {fix}")
     record = ResultsDatabase(folder / "record.sqlite", read_only=True)
     try:
         if record.get("run") is None:
-            raise InputError(f"{folder}: its run stopped before it had problems; start it again")
+            raise InputError(f"{folder}: the run stopped before it generated problems; start it again")
         return load(record.path, run_json(record))
     finally:
         record.close()
 
 
 def write(request: ReportRequest, console: Console) -> None:
-    """CSVs, tables, figures, the page, and the summary on the terminal.
+    """Write CSVs, tables, figures and page, and print the summary.
 
     Raises:
         InputError: see `read`, `bench.evaluation.loader.merge` and `bench.evaluation.conventions.convention`.
@@ -104,29 +105,29 @@ def write(request: ReportRequest, console: Console) -> None:
     from bench.evaluation import aggregate
     from bench.report import Options, ProblemReplay, begin_report, terminal_summary
 
-    view = request.view
+    criterion = request.criterion
     runs = [read(folder) for folder in request.folders]
     loaded = runs[0] if len(runs) == 1 else merge(runs, [f.name for f in request.folders])
-    redraw = ProblemReplay(loaded, request.catalog)
-    frames = aggregate.tables(loaded, view, _trials_for(loaded, view, redraw))
+    replay = ProblemReplay(loaded, request.catalog)
+    frames = aggregate.tables(loaded, criterion, _trials_for(loaded, criterion, replay))
     reports = request.folder
     run_folder.check_report(reports)
     csvs = request.folders[0] if request.plain else reports / "csv"
-    finish = begin_report(loaded, frames, redraw, Options(view, request.against, csvs, reports))
+    finish = begin_report(loaded, frames, replay, Options(criterion, request.against, csvs, reports))
     aggregate.write_csvs(frames, csvs)
     if request.plain:
         text = json.dumps(loaded.run, indent=2, ensure_ascii=False)
         aggregate.write_atomically(csvs / "run.json", text + "\n")
     finish()
-    console.print(terminal_summary(frames["summary"], frames["timing"], view))
+    console.print(terminal_summary(frames["summary"], frames["timing"], criterion))
     for note in [*_unanswered_notes(loaded, frames["summary"]), *(loaded.run["notes"] if request.plain else [])]:
         console.print(note, highlight=False, soft_wrap=True, markup=False)
-    for what, where in (("CSVs", csvs), ("plots", reports), ("report", reports / "report.html")):
-        console.print(f"{what:8}{where}", highlight=False, soft_wrap=True)
+    for label, path in (("CSVs", csvs), ("plots", reports), ("report", reports / "report.html")):
+        console.print(f"{label:8}{path}", highlight=False, soft_wrap=True)
 
 
 def _unanswered_notes(loaded: RunData, summary: pd.DataFrame) -> list[str]:
-    """Of each method that was asked and never answered, how its first problem ended."""
+    """Return for each method that answered no problem how its first problem ended."""
     answered = summary[summary["problems"] > 0].groupby("method", observed=True)["answered"].sum()
     notes = []
     for method in answered.index[answered == 0]:
@@ -136,20 +137,22 @@ def _unanswered_notes(loaded: RunData, summary: pd.DataFrame) -> list[str]:
     return notes
 
 
-def _trials_for(loaded: RunData, view: Convention, redraw: ProblemReplay) -> pd.DataFrame:
-    """The trials with every error the convention needs.
+def _trials_for(loaded: RunData, criterion: Convention, replay: ProblemReplay) -> pd.DataFrame:
+    """Return the trials with every error the convention needs.
 
     Raises:
-        InputError: the convention needs what the run does not have.
+        InputError: the run lacks data that the convention needs.
     """
     from bench.evaluation import aggregate
     from bench.report.replay import chamfer
 
     table = aggregate.trials(loaded)
-    extra = {"chamfer": chamfer(loaded, redraw, table)} if view.metric == "chamfer" else {}
-    table = aggregate.add_success(loaded, view, table.assign(**extra))
-    asked = table[table["status"] != "skipped"]
-    if len(asked) and asked[view.metric].isna().all():
-        reasons = "; ".join(f"{name}: {why}" for name, why in redraw.missing.items())
-        raise InputError(f"--convention {view.name}: {reasons or 'no problem of the run has gt.info, which it needs'}")
+    extra = {"chamfer": chamfer(loaded, replay, table)} if criterion.metric == "chamfer" else {}
+    table = aggregate.add_success(loaded, criterion, table.assign(**extra))
+    evaluated = table[table["status"] != "skipped"]
+    if len(evaluated) and evaluated[criterion.metric].isna().all():
+        reasons = "; ".join(f"{name}: {why}" for name, why in replay.missing.items())
+        raise InputError(
+            f"--convention {criterion.name}: {reasons or 'no problem of the run has gt.info, which it needs'}"
+        )
     return table

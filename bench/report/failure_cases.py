@@ -1,4 +1,4 @@
-"""The worst pairs of each method, with their clouds, for the turnable views of the page."""
+"""Worst pairs of each method with their clouds, for the rotatable 3D views of the page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.evaluation.conventions import Convention
 from bench.evaluation.loader import RunData
 from bench.report import style
 from bench.report.ranking import GROUP_KEY_COLUMNS, group_title
-from bench.report.replay import ProblemReplay, answers, thinned
+from bench.report.replay import ProblemReplay, poses_of, subsample
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,83 +21,78 @@ if TYPE_CHECKING:
     from datasets.problems import Problem, ProblemKey
 
 PAIRS = 3
-"""Worst pairs a method is shown with."""
+"""Number of worst pairs per method."""
 METHODS = 24
+"""Most methods shown."""
 SHOWN = 500
 """Points of a cloud that are shown."""
 
 
-def worst_pairs(loaded: RunData, trials: pd.DataFrame, view: Convention, redraw: ProblemReplay) -> dict[str, Any]:
-    """What the page's viewer needs, as JSON: methods with their pairs, and the clouds of each problem once.
+def worst_pairs(loaded: RunData, trials: pd.DataFrame, criterion: Convention, replay: ProblemReplay) -> dict[str, Any]:
+    """Return the data of the page's viewer: methods with their pairs, and the clouds of each problem once.
 
-    A pair is one that was answered, since nothing can be shown of a failure; failures are in tables of their own.
+    Only answered pairs are included, since failures have no pose to show.
     """
     methods = []
     clouds: dict[str, dict[str, Any]] = {}
-    for method, rows in _worst(trials, view):
+    for method, rows in _worst(trials, criterion):
         pairs = [
-            _pair(row, pose, view, redraw, clouds)
-            for row, pose in zip(_records(rows), answers(loaded, rows), strict=True)
+            _describe_pair(row, pose, criterion, replay, clouds)
+            for row, pose in zip(rows.to_dict("records"), poses_of(loaded, rows), strict=True)
         ]
         methods.append({"name": method, "pairs": [p for p in pairs if p]})
     data = sorted({str(d) for d in trials["dataset"].unique() if any(c["dataset"] == d for c in clouds.values())})
-    licences = [f"{name}: {redraw.licence(name)}" for name in data]
+    licences = [f"{name}: {replay.licence(name)}" for name in data]
     return {
         "methods": [m for m in methods if m["pairs"]],
         "clouds": clouds,
         "licences": licences,
-        "missing": redraw.missing,
+        "missing": replay.missing,
     }
 
 
-def _records(rows: pd.DataFrame) -> list[dict[Any, Any]]:
-    return rows.to_dict("records")
-
-
-def _worst(trials: pd.DataFrame, view: Convention) -> list[tuple[str, pd.DataFrame]]:
-    """The answered trials of largest error of each method that is no control; of several places, if there are."""
-    error = trials[view.metric].to_numpy()
+def _worst(trials: pd.DataFrame, criterion: Convention) -> list[tuple[str, pd.DataFrame]]:
+    """Return the answered trials with the largest errors of each method except controls, from different groups if possible."""
+    error = trials[criterion.metric].to_numpy()
     shown = (trials["status"] == "ok") & (trials["kind"] != "control") & np.isfinite(error)
     rows = np.flatnonzero(shown)
     rows = rows[np.argsort(-error[rows], kind="stable")]
     order = trials[["method", "kind", *GROUP_KEY_COLUMNS]].take(rows)
-    kinds = {str(m): str(k) for m, k in order[["method", "kind"]].drop_duplicates().itertuples(index=False)}
-    names = sorted(kinds, key=lambda m: style.order(m, kinds[m]))[:METHODS]
-    found = []
-    for name in names:
-        mine = np.flatnonzero(order["method"] == name)
-        turn = order.take(mine).groupby(GROUP_KEY_COLUMNS, observed=True).cumcount()
-        found.append((name, trials.take(rows[mine[np.argsort(turn.to_numpy(), kind="stable")[:PAIRS]]])))
-    return found
+    worst = []
+    for name, _ in style.ordered_methods(order)[:METHODS]:
+        own = np.flatnonzero(order["method"] == name)
+        turn = order.take(own).groupby(GROUP_KEY_COLUMNS, observed=True).cumcount()
+        worst.append((name, trials.take(rows[own[np.argsort(turn.to_numpy(), kind="stable")[:PAIRS]]])))
+    return worst
 
 
-def _pair(
+def _describe_pair(
     row: dict[Any, Any],
     pose: NDArray[np.float64],
-    view: Convention,
-    redraw: ProblemReplay,
+    criterion: Convention,
+    replay: ProblemReplay,
     clouds: dict[str, dict[str, Any]],
 ) -> dict[str, Any] | None:
     name = str(row["problem"])
-    problem = redraw.problem(name)
+    problem = replay.problem(name)
     if problem is None:
         return None
-    clouds.setdefault(name, _packed(problem) | {"dataset": str(row["dataset"])})
-    size = f"{view.label} {style.number(float(row[view.metric]))}"
-    turned = f"RRE {style.number(float(row['rre_deg']), 2)}°, RTE {style.number(float(row['rte']))}"
+    clouds.setdefault(name, _encode_clouds(problem) | {"dataset": str(row["dataset"])})
+    error = f"{criterion.label} {style.number(float(row[criterion.metric]))}"
+    angle = f"RRE {style.number(float(row['rre_deg']), 2)}°, RTE {style.number(float(row['rte']))}"
     return {
         "problem": name,
-        "place": group_title(tuple(row[n] for n in GROUP_KEY_COLUMNS)),
+        "group": group_title(tuple(row[n] for n in GROUP_KEY_COLUMNS)),
         "object": f"{row['category']} · {row['object']}",
-        "error": f"{size}, {turned}",
+        "error": f"{error}, {angle}",
         "T": _numbers(pose),
-        "command": command(str(row["method"]), redraw.key(name)),
+        "command": command(str(row["method"]), replay.key(name)),
     }
 
 
-def _packed(problem: Problem) -> dict[str, Any]:
-    """Clouds as 16-bit numbers in base 64, and what a unit of them is."""
-    source, target = thinned(problem.source, SHOWN), thinned(problem.target, SHOWN)
+def _encode_clouds(problem: Problem) -> dict[str, Any]:
+    """Encode the clouds as 16-bit integers in base 64, with their unit."""
+    source, target = subsample(problem.source, SHOWN), subsample(problem.target, SHOWN)
     unit = float(max(np.abs(source).max(), np.abs(target).max(), 1e-9)) / 32767
     packed = [base64.b64encode(np.round(c / unit).astype("<i2").tobytes()).decode() for c in (source, target)]
     return {"source": packed[0], "target": packed[1], "unit": unit, "T": _numbers(problem.T_target_source)}
@@ -108,7 +103,7 @@ def _numbers(T: NDArray[np.float64]) -> list[float]:
 
 
 def command(method: str, key: ProblemKey) -> str:
-    """A command that asks the method this problem again: the last of a small run."""
+    """Return a command that runs the method on this problem again, as the last problem of a small run."""
     where = [
         "--datasets",
         key.dataset,
@@ -119,6 +114,6 @@ def command(method: str, key: ProblemKey) -> str:
         "--seed",
         str(key.seed),
     ]
-    posed = [] if key.sampler == "none" else ["--sampler", key.sampler, "--angles", *(f"{a:g}" for a in key.angles)]
-    few = ["--problems", str(key.index + 1), "--preset", "full", "--timing-rounds", "0", "--out", "again"]
-    return shlex.join(["python", "bench.py", "--methods", method, *where, *posed, *few])
+    poses = [] if key.sampler == "none" else ["--sampler", key.sampler, "--angles", *(f"{a:g}" for a in key.angles)]
+    size = ["--problems", str(key.index + 1), "--preset", "full", "--timing-rounds", "0", "--out", "again"]
+    return shlex.join(["python", "bench.py", "--methods", method, *where, *poses, *size])

@@ -1,4 +1,4 @@
-"""The one HTML page: everything it needs is in it, every text is escaped, and nothing is fetched."""
+"""The HTML page of a report: self-contained, with all texts escaped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.report.table import TableCell
 
 
 def render(charts: dict[str, list[tuple[GroupKey | None, Chart]]], worst: dict[str, Any], **content: Any) -> str:
-    """The page as HTML, from the charts by section, the worst pairs, and what else the template names."""
+    """Render the page from the charts by section, the worst pairs and the other variables of the template."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
@@ -47,27 +47,27 @@ def _file(name: str) -> str:
 def _described(
     charts: dict[str, list[tuple[GroupKey | None, Chart]]],
 ) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Chart]]:
-    """What the template needs of each chart, and the data by the chart's id."""
+    """Return id, title and flags of each chart for the template, and the data by chart id."""
     described: dict[str, list[dict[str, Any]]] = {}
     data = {}
-    for kind, some in charts.items():
+    for kind, section in charts.items():
         described[kind] = []
-        for number, (place, chart) in enumerate(some):
+        for number, (group, chart) in enumerate(section):
             name = f"{kind}-{number}"
-            title = group_title(place) if place else "Time against number of points"
+            title = group_title(group) if group else "Time against number of points"
             described[kind].append({"id": name, "title": title, "log": "log" in chart, "wide": "wide" in chart})
             data[name] = chart
     return described, data
 
 
 def _formula_of(head: str, formulas: dict[str, Any]) -> str | None:
-    """The formula that tells what a column means: the one with the longest beginning of its head."""
-    fits = [(len(begin), name) for name, f in formulas.items() for begin in f["heads"] if head.startswith(begin)]
-    return max(fits)[1] if fits else None
+    """Return the name of the formula of a column: the one with the longest matching prefix of its head."""
+    matches = [(len(prefix), name) for name, f in formulas.items() for prefix in f["heads"] if head.startswith(prefix)]
+    return max(matches)[1] if matches else None
 
 
 def _tone(cell: TableCell) -> Any:
-    """The background of a cell of a duel: the more one side wins, the stronger; none for a cell without a value."""
+    """Return the style of a cell of a pairwise comparison: the background is stronger the more one side wins."""
     from markupsafe import Markup
 
     if cell.value is None or cell.value != cell.value:

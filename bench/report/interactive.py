@@ -1,4 +1,4 @@
-"""Figures of the page that answer to the pointer: data and layout for Plotly, aggregated before they are embedded."""
+"""Interactive charts of the page: data and layout for Plotly, aggregated before they are embedded."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.evaluation.aggregate import all_angles
 from bench.evaluation.conventions import Convention
 from bench.report import style
-from bench.report.ranking import GroupKey, at
-from bench.report.tables import Row, rows_at
+from bench.report.ranking import GroupKey, select_group
+from bench.report.tables import Row, group_records
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 Chart = dict[str, Any]
 
 STEPS = 160
-"""Points a curve is thinned to."""
-LEAST = 1e-6
-"""Errors below this are drawn at it, so that a logarithmic axis has room for exact answers."""
+"""Most points of a curve."""
+MIN_ERROR = 1e-6
+"""Smaller errors are drawn at this value, so that a logarithmic axis can show exact poses."""
 
 _DASH = {"local": "dashdot", "global": "solid", "learned": "solid", "control": "dot"}
 _SYMBOL = {
@@ -39,34 +40,34 @@ _SYMBOL = {
 
 
 def _line(method: str, kind: str) -> dict[str, Any]:
-    """Name, line and marker of a method, as in the figures."""
+    """Return name, line and marker of a method, as in the figures."""
     look = style.look(method, kind)
     dash = "dash" if look.refined and kind != "control" else _DASH.get(kind, "solid")
     symbol = _SYMBOL[look.marker] + ("-open" if look.refined else "")
     return {
-        "name": _plain(method),
+        "name": _escape(method),
         "line": {"color": look.colour, "dash": dash, "width": look.width + 0.3},
         "marker": {"color": look.colour, "symbol": symbol, "size": 8},
     }
 
 
-def _plain(text: str) -> str:
-    """A name that Plotly shows as it is: it reads a few HTML tags and entities, and a dollar sign as mathematics."""
+def _escape(text: str) -> str:
+    """Escape a name for Plotly, which interprets some HTML tags, entities and dollar signs."""
     return style.shorten(text, 28).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("$", "&#36;")
 
 
 def _rounded(values: Any) -> list[float | None]:
-    """Numbers with five digits, which is more than a screen shows; None for what is not finite."""
+    """Round numbers to five digits, more than a screen shows; None if not finite."""
     return [float(f"{v:.5g}") if np.isfinite(v) else None for v in np.asarray(values, dtype=float)]
 
 
-def cdf(curves: pd.DataFrame, rows: list[Row], view: Convention) -> Chart:
-    """Error CDFs of one place; a diamond where a curve reaches 1."""
+def cdf(curves: pd.DataFrame, rows: list[Row], criterion: Convention) -> Chart:
+    """Build the error CDFs of a group; a diamond where a curve reaches 1."""
     traces = []
     for row in sorted(rows, key=lambda r: (-np.nan_to_num(r["recall"]), str(r["method"]))):
         mine = curves[curves["method"] == row["method"]]
-        x, y = np.maximum(mine[view.metric].to_numpy(), LEAST), mine["fraction"].to_numpy()
-        kept = _thin(y)
+        x, y = np.maximum(mine[criterion.metric].to_numpy(), MIN_ERROR), mine["fraction"].to_numpy()
+        kept = _reduced_rows(y)
         look = _line(str(row["method"]), str(row["kind"]))
         ends = [0] * (len(kept) - 1) + [10 if len(y) and y[-1] == 1 else 0]
         look["line"]["shape"] = "hv"
@@ -78,32 +79,32 @@ def cdf(curves: pd.DataFrame, rows: list[Row], view: Convention) -> Chart:
             | {"name": share + look["name"], "mode": "lines+markers", "x": _rounded(x[kept]), "y": _rounded(y[kept])}
             | {"hovertemplate": hover}
         )
-    line = [] if view.threshold is None else [_rule(view.threshold)]
-    right = 1.0 if view.unit == "units of the cloud" else None
-    axis = {"title": {"text": f"{view.label} ({view.unit})"}, "range": [0, right] if right else None}
+    line = [] if criterion.threshold is None else [_vertical_line(criterion.threshold)]
+    right = 1.0 if criterion.unit == "units of the cloud" else None
+    axis = {"title": {"text": f"{criterion.label} ({criterion.unit})"}, "range": [0, right] if right else None}
     layout = {
         "xaxis": axis,
-        "yaxis": {"title": {"text": "share of asked problems"}, "range": [0, 1.03]},
+        "yaxis": {"title": {"text": "share of problems"}, "range": [0, 1.03]},
         "shapes": line,
     }
     return {"data": traces, "layout": layout, "log": "xaxis"}
 
 
-def _thin(y: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Rows of a curve that are kept: evenly spread over its height, with both ends."""
+def _reduced_rows(y: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Return the rows of a curve to keep: evenly spread over its height, with both ends."""
     if len(y) <= STEPS:
         return np.arange(len(y))
     return np.unique(np.searchsorted(y, np.linspace(y[0], y[-1], STEPS)).clip(max=len(y) - 1))
 
 
-def _rule(x: float) -> dict[str, Any]:
-    """A vertical line over the whole height."""
+def _vertical_line(x: float) -> dict[str, Any]:
+    """Build a vertical line over the full height."""
     line = {"width": 1, "color": "#888888"}
     return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": line}
 
 
 def pareto(rows: list[Row]) -> Chart:
-    """Recall against median time of one place; the line joins the methods that no other beats in both."""
+    """Build recall over median time of a group; a line joins the Pareto-optimal methods."""
     known = [r for r in rows if np.isfinite(r["time_ms_median"]) and not np.isnan(r["recall"])]
     traces = [_front([r for r in known if r["kind"] != "control"])]
     for row in known:
@@ -122,13 +123,13 @@ def pareto(rows: list[Row]) -> Chart:
         traces.append(look | {"mode": "markers", "x": x, "y": y, "error_y": error, "hovertemplate": hover})
     axes = {
         "xaxis": {"title": {"text": "median time for one pair (ms)"}, "type": "log"},
-        "yaxis": {"title": {"text": "recall, failures counted"}, "range": [-0.03, 1.05]},
+        "yaxis": {"title": {"text": "recall (failures count)"}, "range": [-0.03, 1.05]},
     }
     return {"data": traces, "layout": axes}
 
 
 def _front(rows: list[Row]) -> dict[str, Any]:
-    """The Pareto front as a grey line."""
+    """Build the Pareto front as a grey line."""
     best, x, y = -1.0, [], []
     for row in sorted(rows, key=lambda r: (r["time_ms_median"], -r["recall"])):
         if row["recall"] > best:
@@ -140,8 +141,8 @@ def _front(rows: list[Row]) -> dict[str, Any]:
     return shape | {"name": "front", "hoverinfo": "skip"}
 
 
-def by_bins(bins: pd.DataFrame, rows: list[Row], name: str, title: str, view: Convention) -> Chart | None:
-    """Recall and mean error over answered against bins of angle or overlap (`name`); None where there is one bin at most."""
+def by_bins(bins: pd.DataFrame, rows: list[Row], name: str, title: str, criterion: Convention) -> Chart | None:
+    """Build recall and mean error over answered by bins of angle or overlap (`name`); None with fewer than two bins."""
     if bins[f"{name}_low"].nunique() < 2:
         return None
     traces = []
@@ -153,31 +154,35 @@ def by_bins(bins: pd.DataFrame, rows: list[Row], name: str, title: str, view: Co
             "x": x,
             "legendgroup": str(row["method"]),
         }
-        asked = [f"{a} of {p} answered" for a, p in zip(mine["answered"], mine["problems"], strict=True)]
+        counts = [f"{a} of {p} answered" for a, p in zip(mine["answered"], mine["problems"], strict=True)]
         hover = "%{y:.4g} at %{x:g}, %{text}<extra>" + look["name"] + "</extra>"
-        look |= {"text": asked, "hovertemplate": hover}
+        look |= {"text": counts, "hovertemplate": hover}
         traces.append(look | {"y": _rounded(mine["recall"])})
         traces.append(
             look
-            | {"y": _rounded(mine[f"{view.metric}_mean_answered"]), "yaxis": "y2", "xaxis": "x2", "showlegend": False}
+            | {
+                "y": _rounded(mine[f"{criterion.metric}_mean_answered"]),
+                "yaxis": "y2",
+                "xaxis": "x2",
+                "showlegend": False,
+            }
         )
     layout = {
         "xaxis": {"title": {"text": title}, "domain": [0, 0.45]},
         "xaxis2": {"title": {"text": title}, "domain": [0.55, 1], "anchor": "y2"},
-        "yaxis": {"title": {"text": "recall, failures counted"}, "range": [-0.03, 1.05]},
-        "yaxis2": {"title": {"text": f"mean {view.label} over answered"}, "anchor": "x2", "rangemode": "tozero"},
+        "yaxis": {"title": {"text": "recall (failures count)"}, "range": [-0.03, 1.05]},
+        "yaxis2": {"title": {"text": f"mean {criterion.label} over answered"}, "anchor": "x2", "rangemode": "tozero"},
     }
     return {"data": traces, "layout": layout, "log": "yaxis2", "wide": True}
 
 
 def times(timing: pd.DataFrame) -> Chart:
-    """Median time against the number of points."""
-    whole = timing[(timing["angle_low"] == 0) & (timing["angle_high"] == 180)]
+    """Build median time by number of points."""
+    whole = timing[all_angles(timing)]
     traces = []
-    kinds = {str(m): str(k) for m, k in zip(whole["method"], whole["kind"], strict=True)}
-    for method in sorted(kinds, key=lambda m: style.order(m, kinds[m])):
+    for method, kind in style.ordered_methods(whole):
         mine = whole[whole["method"] == method].sort_values("points")
-        look = _line(method, kinds[method])
+        look = _line(method, kind)
         hover = "%{y:.4g} ms at %{x} points, %{text}<extra>" + look["name"] + "</extra>"
         data = {
             "x": mine["points"].tolist(),
@@ -187,7 +192,7 @@ def times(timing: pd.DataFrame) -> Chart:
         traces.append(look | data | {"mode": "lines+markers", "hovertemplate": hover})
     axes = {
         "xaxis": {
-            "title": {"text": "points in a cloud"},
+            "title": {"text": "points per cloud"},
             "type": "log",
             "tickvals": sorted(whole["points"].unique().tolist()),
         },
@@ -197,24 +202,24 @@ def times(timing: pd.DataFrame) -> Chart:
 
 
 def all_charts(
-    frames: dict[str, pd.DataFrame], places: list[GroupKey], view: Convention
+    frames: dict[str, pd.DataFrame], groups: list[GroupKey], criterion: Convention
 ) -> dict[str, list[tuple[GroupKey | None, Chart]]]:
-    """Every chart of the page by its section, each with the place it is of."""
-    found: dict[str, list[tuple[GroupKey | None, Chart]]] = {
+    """Build every chart of the page by section, each with its problem group."""
+    charts: dict[str, list[tuple[GroupKey | None, Chart]]] = {
         "cdf": [],
         "pareto": [],
         "angle": [],
         "overlap": [],
         "time": [],
     }
-    for place in places:
-        rows = rows_at(frames["summary"], place)
-        found["cdf"].append((place, cdf(at(frames["cdf"], place), rows, view)))
-        if view.limits:
-            found["pareto"].append((place, pareto(rows)))
-        for name, title in (("angle", "rotation magnitude (°)"), ("overlap", "overlap (share of the source)")):
-            chart = by_bins(at(frames[f"by_{name}"], place), rows, name, title, view)
-            found[name] += [(place, chart)] if chart else []
+    for group in groups:
+        rows = group_records(frames["summary"], group)
+        charts["cdf"].append((group, cdf(select_group(frames["cdf"], group), rows, criterion)))
+        if criterion.limits:
+            charts["pareto"].append((group, pareto(rows)))
+        for name, title in (("angle", "rotation angle (°)"), ("overlap", "overlap (share of the source)")):
+            chart = by_bins(select_group(frames[f"by_{name}"], group), rows, name, title, criterion)
+            charts[name] += [(group, chart)] if chart else []
     if len(frames["timing"]):
-        found["time"].append((None, times(frames["timing"])))
-    return found
+        charts["time"].append((None, times(frames["timing"])))
+    return charts

@@ -1,4 +1,4 @@
-"""Draw the problems of a finished run again, for pictures and for errors that need the clouds. Poses are never recomputed."""
+"""Regenerate the problems of a finished run, for pictures and for errors that need the clouds; poses are not recomputed."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CLEAN_POINTS = 2048
-"""Points of a clean cloud that a Chamfer distance is taken to, where the object has so many."""
+"""Points of the clean clouds of the Chamfer distance, if the object has that many."""
 
 
 @dataclass
 class ProblemReplay:
-    """Problems by the id they have in a run.
+    """Problems of a run by id.
 
     Attributes:
-        catalog: the data sets and methods that can be named here.
-        missing: why problems of a data set could not be drawn, by its name; filled while drawing.
+        catalog: methods and data sets that can be named here.
+        missing: by data set, why its problems could not be generated; filled on use.
     """
 
     loaded: RunData
@@ -42,7 +42,7 @@ class ProblemReplay:
         return {str(p): i for i, p in enumerate(self.loaded.problems["problem"])}
 
     def key(self, problem: str) -> ProblemKey:
-        """The key of a problem of the run."""
+        """Return the key of a problem of the run."""
         row = self.loaded.problems.iloc[self._rows[problem]]
         *bounds, index = problem.removeprefix(f"{row['dataset']}/{row['condition']}/{row['points']}/").split("/")
         low, high = map(float, bounds[0].split("-")) if bounds else (0.0, 180.0)
@@ -51,44 +51,44 @@ class ProblemReplay:
         return ProblemKey(*where, sampler=sampler, angles=(low, high))
 
     def problem(self, problem: str) -> Problem | None:
-        """The problem, with the very clouds of the run; None if they can't be had here, and then `missing` says why."""
+        """Return a problem with the clouds of the run; None if they are unavailable, with the reason in `missing`."""
         key = self.key(problem)
-        found = self._made(key)
+        problem_again = self._generate(key)
         digest = self.loaded.problems["digest"].iloc[self._rows[problem]]
-        if found is not None and found.sha256() != digest:
-            self.missing[key.dataset] = "the data here give other clouds than the run had"
+        if problem_again is not None and problem_again.sha256() != digest:
+            self.missing[key.dataset] = "the data on this machine give other clouds than those of the run"
             return None
-        return found
+        return problem_again
 
-    def _made(self, key: ProblemKey) -> Problem | None:
-        if key.dataset in self._lost:
+    def _generate(self, key: ProblemKey) -> Problem | None:
+        if key.dataset in self._unavailable:
             return None
         try:
             return make_problem(self.opened(key.dataset), key)
-        except InputError as error:  # then no other problem of it will do better
-            self._lost.add(key.dataset)
+        except InputError as error:  # holds for every problem of the data set
+            self._unavailable.add(key.dataset)
             self.missing[key.dataset] = str(error)
         except NotEnoughPoints as error:
             self.missing[key.dataset] = str(error)
         return None
 
     @cached_property
-    def _lost(self) -> set[str]:
+    def _unavailable(self) -> set[str]:
         return set()
 
     def opened(self, name: str) -> DataSet | PairSet:
-        """Return a data set of the run by its name; it is opened once."""
+        """Open a data set of the run by name, once."""
         return self.catalog.data.spec(name).open()
 
     def licence(self, name: str) -> str:
-        """What may be done with the points of a data set."""
+        """Return the licence of a data set."""
         try:
             return self.opened(name).licence
         except InputError:
             return "unknown"
 
     def clean(self, problem: str) -> Problem | None:
-        """The object of a problem without noise and whole, at the same two poses; None for scans, which have none."""
+        """Return the complete, noise-free object of a problem at the same poses; None for scans."""
         key = self.key(problem)
         if condition(key.condition).real:
             self.missing[key.dataset] = "real scans have no clean clouds"
@@ -100,48 +100,49 @@ class ProblemReplay:
         except InputError as error:
             self.missing[key.dataset] = str(error)
             return None
-        return self._made(dataclasses.replace(key, condition=noiseless, points=min(CLEAN_POINTS, most or CLEAN_POINTS)))
+        return self._generate(
+            dataclasses.replace(key, condition=noiseless, points=min(CLEAN_POINTS, most or CLEAN_POINTS))
+        )
 
 
-def answers(loaded: RunData, trials: pd.DataFrame) -> NDArray[np.float64]:
-    """The poses (B, 4, 4) of trials (all of a run, or rows of them by their index), NaN where there is none."""
+def poses_of(loaded: RunData, trials: pd.DataFrame) -> NDArray[np.float64]:
+    """Return the poses (B, 4, 4) of trials (rows of `aggregate.trials`, by index), NaN where missing."""
     accuracy = np.flatnonzero(loaded.outcomes["phase"] == "accuracy")
     poses = loaded.outcomes[POSE_COLUMNS].to_numpy()[accuracy[trials.index.to_numpy()]]
     poses[(trials["status"] != "ok").to_numpy()] = np.nan
     return poses.reshape(-1, 4, 4)
 
 
-def thinned(cloud: NDArray[np.float32], most: int) -> NDArray[np.float32]:
-    """Every so-manieth point, `most` at most."""
+def subsample(cloud: NDArray[np.float32], most: int) -> NDArray[np.float32]:
+    """Subsample evenly to at most `most` points."""
     rows = np.unique(np.linspace(0, len(cloud) - 1, min(most, len(cloud))).astype(int))
     return cloud[rows]
 
 
-def chamfer(loaded: RunData, redraw: ProblemReplay, trials: pd.DataFrame) -> NDArray[np.float64]:
-    """RPMNet's modified Chamfer distance of each trial, in squared units.
+def chamfer(loaded: RunData, replay: ProblemReplay, trials: pd.DataFrame) -> NDArray[np.float64]:
+    """Compute RPMNet's modified Chamfer distance of each trial (n,), in squared units.
 
-    CD = mean_x min_y ‖x - y‖² + mean_y min_x ‖y - x‖² (Yew and Lee 2020, Eq. 12), the moved source against
-    the clean target, and the target moved back against the clean source. Infinite for a failure, NaN where the clean clouds
-    cannot be had.
+    CD = mean_x min_y ‖x - y‖² + mean_y min_x ‖y - x‖² (Yew and Lee 2020, Eq. 12) between the moved source and the clean
+    target, and between the target moved back and the clean source. Infinite for a failure, NaN without clean clouds.
     """
     from scipy.spatial import cKDTree
 
-    found = np.where(trials["status"] == "skipped", np.nan, np.inf)
-    poses = answers(loaded, trials)
+    distances = np.where(trials["status"] == "skipped", np.nan, np.inf)
+    poses = poses_of(loaded, trials)
     rows = np.flatnonzero((trials["status"] != "skipped").to_numpy())
     problems = trials["problem"].astype(str).to_numpy()
     for name in dict.fromkeys(problems[rows]):
-        mine = rows[problems[rows] == name]
-        noisy, clean = redraw.problem(name), redraw.clean(name)
+        own = rows[problems[rows] == name]
+        noisy, clean = replay.problem(name), replay.clean(name)
         if noisy is None or clean is None:
-            found[mine] = np.nan
+            distances[own] = np.nan
             continue
         trees = cKDTree(clean.target), cKDTree(clean.source)
-        for row in mine:
+        for row in own:
             pose = poses[row]
             if np.isfinite(pose).all():
                 R, t = pose[:3, :3], pose[:3, 3]
-                there = np.asarray(trees[0].query(noisy.source @ R.T + t)[0])
-                back = np.asarray(trees[1].query((noisy.target - t) @ R)[0])
-                found[row] = (there**2).mean() + (back**2).mean()
-    return found
+                forward = np.asarray(trees[0].query(noisy.source @ R.T + t)[0])
+                backward = np.asarray(trees[1].query((noisy.target - t) @ R)[0])
+                distances[row] = (forward**2).mean() + (backward**2).mean()
+    return distances

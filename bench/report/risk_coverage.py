@@ -1,4 +1,4 @@
-"""What a method's own confidence is worth: the share of wrong answers among those it is surest of."""
+"""Risk-coverage curves: the share of wrong poses among those a method is most confident of."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from bench.evaluation.conventions import Convention
 from bench.evaluation.loader import RunData
 from bench.report import style
 from bench.report.figures import FigureJob, lines_of, new_figure, place_legend
-from bench.report.ranking import GroupKey, at, group_title
+from bench.report.ranking import GroupKey, group_title, select_group
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
 CAPTION = (
-    "Risk against coverage: of the answers a method is surest of, by its own word, the share that is wrong, as ever more of the "
-    "problems are accepted. A curve that starts low knows its failures; a level one says nothing. It ends where the method has "
-    "no more answers, at the share that is wrong among all of them. The number is the area over chance: 1 if every right answer "
-    "comes before every wrong one, 0 if the order is worthless. Confidence is never used as a score."
+    "Risk against coverage: the share of wrong poses among those with the highest reported confidence, as more problems are "
+    "accepted. A curve that starts low recognises its failures; a level curve carries no information. It ends at the share of "
+    "wrong poses among all poses of the method. The number is Somers' D: 1 if every correct pose has a higher confidence than "
+    "every wrong one, 0 for a random order. Confidence is never used as a score."
 )
 
 
 class Risk(NamedTuple):
-    """Coverage and risk (n,) of one method, surest answers first, and its area over chance (NaN if all or none are right)."""
+    """Coverage and risk (n,) of a method by descending confidence, and Somers' D (NaN if all or no poses are correct)."""
 
     coverage: NDArray[np.float64]
     risk: NDArray[np.float64]
-    worth: float
+    somers_d: float
 
 
-def risk_of(confidence: NDArray[np.float64], wrong: NDArray[np.bool_], asked: int) -> Risk:
-    """Risk against coverage of answers with a confidence (n,), of which some are wrong (n,), for `asked` problems.
+def risk_of(confidence: NDArray[np.float64], wrong: NDArray[np.bool_], problems: int) -> Risk:
+    """Compute risk against coverage from the confidence (n,) and wrongness (n,) of poses, for `problems` problems run.
 
-    Answers of equal confidence are accepted together. The worth is Somers' D of confidence and being right.
+    Poses of equal confidence are accepted together.
     """
     order = np.argsort(-confidence, kind="stable")
-    sure, missed = confidence[order], np.cumsum(wrong[order])
-    last = np.flatnonzero(np.append(sure[1:] != sure[:-1], True))  # of each group of equals
-    return Risk((last + 1) / asked, missed[last] / (last + 1), _worth(confidence, wrong))
+    descending, errors = confidence[order], np.cumsum(wrong[order])
+    last = np.flatnonzero(np.append(descending[1:] != descending[:-1], True))  # last of each group of ties
+    return Risk((last + 1) / problems, errors[last] / (last + 1), _somers_d(confidence, wrong))
 
 
-def _worth(confidence: NDArray[np.float64], wrong: NDArray[np.bool_]) -> float:
-    """2 AUC - 1 of confidence as a mark of right answers, ties counting half."""
+def _somers_d(confidence: NDArray[np.float64], wrong: NDArray[np.bool_]) -> float:
+    """Compute Somers' D, 2 AUC - 1 of confidence as a classifier of correct poses; ties count half."""
     from scipy.stats import mannwhitneyu
 
     if wrong.all() or not wrong.any():
@@ -57,50 +57,51 @@ def _worth(confidence: NDArray[np.float64], wrong: NDArray[np.bool_]) -> float:
 
 
 def confidences(loaded: RunData, trials: pd.DataFrame) -> NDArray[np.float64]:
-    """What methods noted as `confidence` beside each trial (n,), NaN where nothing."""
+    """Return the `confidence` in the notes of each trial (n,), NaN without one."""
     import orjson
 
     accuracy = loaded.outcomes[loaded.outcomes["phase"] == "accuracy"]
     notes = accuracy["notes"].to_numpy()[trials.index.to_numpy()]
-    found = np.full(len(notes), np.nan)
+    confidence = np.full(len(notes), np.nan)
     for row, text in enumerate(notes):
         if isinstance(text, str) and '"confidence"' in text:
-            found[row] = float(orjson.loads(text)["confidence"])
-    return found
+            confidence[row] = float(orjson.loads(text)["confidence"])
+    return confidence
 
 
 def risks_of(
-    loaded: RunData, trials: pd.DataFrame, places: list[GroupKey], view: Convention, folder: Path
+    loaded: RunData, trials: pd.DataFrame, groups: list[GroupKey], criterion: Convention, folder: Path
 ) -> Iterator[FigureJob]:
-    """The figure of each place where a method that says how sure it is had wrong answers among right ones."""
-    if not view.limits:
+    """Yield the figure of each group in which a method with confidences had both correct and wrong poses."""
+    if not criterion.limits:
         return
-    sure = trials.assign(confidence=confidences(loaded, trials))
-    for place in places:
-        here = at(sure, place)
-        asked = here[here["status"] != "skipped"]
-        said = asked[(asked["status"] == "ok") & asked["confidence"].notna() & (asked["kind"] != "control")]
-        found = {}
-        for (method, kind), mine in said.groupby(["method", "kind"], observed=True, sort=True):
-            wrong, count = view.success(mine) != 1, int((asked["method"] == method).sum())
-            found[str(method), str(kind)] = risk_of(mine["confidence"].to_numpy(), wrong, count)
-        if any(np.isfinite(risk.worth) for risk in found.values()):
-            title = group_title(place)
+    with_confidence = trials.assign(confidence=confidences(loaded, trials))
+    for group in groups:
+        here = select_group(with_confidence, group)
+        evaluated = here[here["status"] != "skipped"]
+        confident = evaluated[(evaluated["status"] == "ok") & evaluated["confidence"].notna()]
+        confident = confident[confident["kind"] != "control"]
+        risks = {}
+        for (method, kind), rows in confident.groupby(["method", "kind"], observed=True, sort=True):
+            wrong, count = criterion.success(rows) != 1, int((evaluated["method"] == method).sum())
+            risks[str(method), str(kind)] = risk_of(rows["confidence"].to_numpy(), wrong, count)
+        if any(np.isfinite(risk.somers_d) for risk in risks.values()):
+            title = group_title(group)
             yield FigureJob(
-                _figure, (found, view, title), "risk", title, CAPTION, folder / f"risk_{style.slug(*place)}"
+                _risk_figure, (risks, criterion, title), "risk", title, CAPTION, folder / f"risk_{style.slug(*group)}"
             )
 
 
-def _figure(found: dict[tuple[str, str], Risk], view: Convention, title: str) -> Figure:
-    figure, (axes,) = new_figure(len(found))
-    for method, kind in sorted(found, key=lambda mk: style.order(*mk)):
-        risk = found[method, kind]
-        worth = "–" if np.isnan(risk.worth) else f"{risk.worth:.2f}"
+def _risk_figure(risks: dict[tuple[str, str], Risk], criterion: Convention, title: str) -> Figure:
+    figure, (axes,) = new_figure(len(risks))
+    for method, kind in sorted(risks, key=lambda pair: style.order(*pair)):
+        risk = risks[method, kind]
+        number = "–" if np.isnan(risk.somers_d) else f"{risk.somers_d:.2f}"
         axes.plot(
-            risk.coverage, risk.risk, label=f"{worth}  {style.label(method)}", **lines_of(method, kind), markevery=0.2
+            risk.coverage, risk.risk, label=f"{number}  {style.label(method)}", **lines_of(method, kind), markevery=0.2
         )
-    axes.set(xlim=(0, 1.01), ylim=(-0.01, 1), xlabel="coverage: share of asked problems accepted")
-    axes.set(ylabel=f"risk: share of them that {view.recall_label} does not count")
+    axes.set(xlim=(0, 1.01), ylim=(-0.01, 1), xlabel="coverage: share of problems accepted")
+    axes.set(ylabel=f"risk: share of these not counted by {criterion.recall_label}")
     axes.set_title(title, loc="left")
     place_legend(figure, axes)
     return figure

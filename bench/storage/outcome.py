@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.evaluation import metrics
+from common.rigid import is_rigid
 
 
 class Status(StrEnum):
@@ -72,8 +72,8 @@ def pose_fault(pose: Any) -> str | None:
         return f"the answer has shape {T.shape}, not (4, 4)"
     if not np.isfinite(T).all():
         return "the answer is not finite"
-    if not metrics.is_rigid(T):
-        return "the answer is a reflection" if metrics.is_rigid(T * _MIRROR) else "the answer is not rigid"
+    if not is_rigid(T):
+        return "the answer is a reflection" if is_rigid(T * _MIRROR) else "the answer is not rigid"
     return None
 
 

@@ -1,4 +1,4 @@
-"""A made-up run with everything a report must stand: 15 methods, 3 conditions, 40 categories, failures, a hostile name."""
+"""Synthetic run with all cases of a report: 15 methods, 3 conditions, 40 categories, failures, a hostile name."""
 
 import hashlib
 import json
@@ -114,7 +114,7 @@ def outcomes_of(problems, name, phase, draw):
 
 
 def as_loaded(problems, outcomes, run):
-    """The frames as `bench.evaluation.loader` would have read them from a record."""
+    """Return the frames as `bench.evaluation.loader` would read them from a results database."""
     problems = problems.sort_values("problem", ignore_index=True)
     truth, pose = (
         np.stack(problems[c].to_list()) if len(problems) else np.zeros((0, 4, 4)) for c in ("truth", "source_pose")
@@ -146,9 +146,10 @@ def as_loaded(problems, outcomes, run):
 
 
 def synthetic_run(n=80, sizes=(256, 1024, 4096), methods=tuple(METHODS), conditions=tuple(NOISE), seed=0):
-    """Frames of problems and outcomes and the run's dict, see `as_loaded`.
+    """Return frames of problems and outcomes and the content of run.json, see `as_loaded`.
 
-    n problems a condition at 1024 points, 18 timed at each size."""
+    Each condition has n problems at 1024 points; 18 problems are timed at each size.
+    """
     draw = np.random.default_rng(seed)
     accuracy = pd.concat([problems_of(c, 1024, n, draw) for c in conditions], ignore_index=True)
     alone = [
@@ -177,7 +178,7 @@ def synthetic_run(n=80, sizes=(256, 1024, 4096), methods=tuple(METHODS), conditi
         "command": "bench.py --methods all --datasets modelnet40",
         "config": {"angle_bins": [0, 30, 60, 90, 120, 150, 180], "threshold": 0.2, "seed": 0, "sampler": "axis_angle"},
         "problem_sets": {f"modelnet40/{c}/1024": f"{i}" * 64 for i, c in enumerate(conditions)},
-        "environment": {"cpu": "a made-up one", "python": "3.11", "packages": {"numpy": "2.4"}},
+        "environment": {"cpu": "a synthetic one", "python": "3.11", "packages": {"numpy": "2.4"}},
         "methods": {m: {"kind": METHODS[m][0], "doc": f"What {m} does.", "variant": {"trim": 0.3}} for m in methods},
         "unavailable": {"absent": "package 'absent' is missing; pip install absent"},
         "notes": ["modelnet40 has 2048 fixed points: resampled ran on disjoint halves"],

@@ -285,7 +285,7 @@ def test_a_method_whose_package_is_missing_was_not_asked(bench, capsys):
     assert set(read(folder, "trials").query("method != 'good'")["status"]) == {"skipped"}
     said = capsys.readouterr().out
     assert "needy is not available on blobs: package package_from_nowhere is missing: pip install" in said
-    assert "Not asked here: needy, needy+icp" in said
+    assert "Not run: needy, needy+icp" in said
 
 
 def test_a_report_of_a_stopped_run_says_so(bench, capsys):

@@ -11,20 +11,20 @@ from bench.evaluation.loader import GROUP_COLUMNS, POSE_COLUMNS
 from bench.storage.csv_writer import csv_text
 from tests.bench.synthetic_run import as_loaded, synthetic_run
 
-VIEW = CONVENTIONS["deepgmr"]
+CRITERION = CONVENTIONS["deepgmr"]
 
 
 @pytest.fixture(scope="module")
-def made():
+def synthetic():
     return synthetic_run(n=24, sizes=(256, 4096), methods=("deepgmr", "icp", "ransac10m", "identity", "oracle"))
 
 
 @pytest.fixture(scope="module")
-def frames(made):
-    return aggregate.tables(as_loaded(*made), VIEW)
+def frames(synthetic):
+    return aggregate.tables(as_loaded(*synthetic), CRITERION)
 
 
-def test_columns_stand_in_the_promised_order(frames):
+def test_columns_have_the_documented_order(frames):
     cell, angles, counts = (
         "method dataset condition points",
         "angle_low angle_high",
@@ -48,8 +48,8 @@ def test_columns_stand_in_the_promised_order(frames):
         assert len(frames[name]), name
 
 
-def test_trials_are_the_metrics_row_by_row(made, frames):
-    problems, outcomes, _ = made
+def test_trials_equal_the_metrics_row_by_row(synthetic, frames):
+    problems, outcomes, _ = synthetic
     by_id = problems.set_index("problem")
     given = outcomes[outcomes["phase"] == "accuracy"].set_index(["method", "problem"])
     for _, row in frames["trials"].sample(60, random_state=1).iterrows():
@@ -67,24 +67,26 @@ def test_trials_are_the_metrics_row_by_row(made, frames):
             assert np.isnan(row["rmse"]) if row["status"] == "skipped" else np.isinf(row["rmse"])
 
 
-def test_every_outcome_is_a_row(made, frames):
-    outcomes = made[1]
+def test_every_outcome_is_a_row(synthetic, frames):
+    outcomes = synthetic[1]
     assert len(frames["poses"]) == len(outcomes)
     assert len(frames["trials"]) == (outcomes["phase"] == "accuracy").sum()
 
 
-def test_failures_count_and_skipped_do_not(made, frames):
+def test_failures_count_and_skipped_do_not(synthetic, frames):
     trials, summary = frames["trials"], frames["summary"].set_index(GROUP_COLUMNS)
-    for cell, row in summary.iterrows():
-        mine = trials[(trials[GROUP_COLUMNS] == pd.Series(dict(zip(GROUP_COLUMNS, cell, strict=True)))).all(axis=1)]
-        asked = mine[mine["status"] != "skipped"]
-        hits = int((asked["rmse"] < 0.2).sum())
-        assert row["problems"] == len(asked)
-        assert row["answered"] == (asked["status"] == "ok").sum()
-        assert row["skipped"] == len(mine) - len(asked)
+    for key, row in summary.iterrows():
+        trials_of_group = trials[
+            (trials[GROUP_COLUMNS] == pd.Series(dict(zip(GROUP_COLUMNS, key, strict=True)))).all(axis=1)
+        ]
+        evaluated = trials_of_group[trials_of_group["status"] != "skipped"]
+        hits = int((evaluated["rmse"] < 0.2).sum())
+        assert row["problems"] == len(evaluated)
+        assert row["answered"] == (evaluated["status"] == "ok").sum()
+        assert row["skipped"] == len(trials_of_group) - len(evaluated)
         assert row["answered"] + sum(row[status] for status in aggregate.FAILURES) == row["problems"]
-        assert row["recall"] == pytest.approx(hits / len(asked))
-        interval = binomtest(hits, len(asked)).proportion_ci(method="wilson")
+        assert row["recall"] == pytest.approx(hits / len(evaluated))
+        interval = binomtest(hits, len(evaluated)).proportion_ci(method="wilson")
         assert (row["recall_low"], row["recall_high"]) == pytest.approx((interval.low, interval.high))
         assert row["rmse_mean_low"] <= row["rmse_mean_answered"] <= row["rmse_mean_high"]
     assert (summary["skipped"] > 0).any() and (summary["answered"] < summary["problems"]).any()
@@ -97,30 +99,32 @@ def test_the_oracle_is_exact_and_the_identity_answers_badly(frames):
     assert summary["recall"].max()["identity"] < 0.4
 
 
-def test_a_reflection_called_ok_is_invalid(made):
-    problems, outcomes, _ = made
+def test_a_reflection_called_ok_is_invalid(synthetic):
+    problems, outcomes, _ = synthetic
     broken = outcomes.copy()
-    place = broken.index[(broken["status"] == "ok") & (broken["phase"] == "accuracy")][0]
-    broken.at[place, "pose"] = np.diag([1.0, 1.0, -1.0, 1.0])
-    lost = broken.index[(broken["status"] == "ok") & (broken["phase"] == "accuracy")][1]
-    broken.at[lost, "pose"] = None
-    table = aggregate.trials(as_loaded(problems, broken, made[2])).set_index(["method", "problem"])
-    for row in (place, lost):
-        found = table.loc[(broken["method"][row], broken["problem"][row])]
-        assert found["status"] == "invalid" and np.isinf(found["rmse"])
+    reflected = broken.index[(broken["status"] == "ok") & (broken["phase"] == "accuracy")][0]
+    broken.at[reflected, "pose"] = np.diag([1.0, 1.0, -1.0, 1.0])
+    missing = broken.index[(broken["status"] == "ok") & (broken["phase"] == "accuracy")][1]
+    broken.at[missing, "pose"] = None
+    table = aggregate.trials(as_loaded(problems, broken, synthetic[2])).set_index(["method", "problem"])
+    for row in (reflected, missing):
+        trial = table.loc[(broken["method"][row], broken["problem"][row])]
+        assert trial["status"] == "invalid" and np.isinf(trial["rmse"])
 
 
-def test_an_outcome_without_a_problem_is_refused(made):
-    problems, outcomes, run = made
+def test_an_outcome_without_a_problem_is_refused(synthetic):
+    problems, outcomes, run = synthetic
     with pytest.raises(ValueError, match="without a problem"):
         aggregate.trials(as_loaded(problems.iloc[1:], outcomes, run))
 
 
-def test_repeats_share_their_evidence(made):
-    problems, outcomes, run = made
+def test_repeats_share_their_evidence(synthetic):
+    problems, outcomes, run = synthetic
     again = pd.concat([outcomes, outcomes.assign(repeat=1)], ignore_index=True)
     once, twice = (
-        aggregate.summary(aggregate.add_success(as_loaded(problems, rows, run), VIEW), VIEW).set_index(GROUP_COLUMNS)
+        aggregate.summary(aggregate.add_success(as_loaded(problems, rows, run), CRITERION), CRITERION).set_index(
+            GROUP_COLUMNS
+        )
         for rows in (outcomes, again)
     )
     assert (twice["problems"] == 2 * once["problems"]).all()
@@ -141,7 +145,7 @@ def test_bins_hold_every_problem(frames):
 
 def test_bins_are_half_open_and_always_reach_180(frames):
     trials = frames["trials"].head(4).assign(angle_deg=[0.0, 30.0, 29.999, 180.0], method="m")
-    bins = aggregate.by_angle(trials, [10, 30, 60], VIEW)
+    bins = aggregate.by_angle(trials, [10, 30, 60], CRITERION)
     assert set(zip(bins["angle_low"], bins["angle_high"], strict=True)) == {(0, 10), (10, 30), (30, 60), (60, 180)}
 
 
@@ -167,19 +171,19 @@ def test_timing_is_of_the_timed_phase_and_names_what_did_not_end(frames):
     assert (parts == 18).all()
 
 
-def test_without_a_timed_phase_times_are_of_the_accuracy_phase(made):
-    problems, outcomes, _ = made
+def test_without_a_timed_phase_times_are_of_the_accuracy_phase(synthetic):
+    problems, outcomes, _ = synthetic
     only = as_loaded(problems, outcomes[outcomes["phase"] == "accuracy"], {})
     assert (aggregate.timing(aggregate.timed(only), [0, 90, 180])["phase"] == "accuracy").all()
     assert len(aggregate.stages(only.stages))
 
 
-def test_csvs_are_the_same_bytes_whatever_the_order(made, tmp_path):
-    problems, outcomes, run = made
-    one = aggregate.write_csvs(aggregate.tables(as_loaded(problems, outcomes, run), VIEW), tmp_path / "a")
+def test_csvs_are_the_same_bytes_whatever_the_order(synthetic, tmp_path):
+    problems, outcomes, run = synthetic
+    one = aggregate.write_csvs(aggregate.tables(as_loaded(problems, outcomes, run), CRITERION), tmp_path / "a")
     shuffled = outcomes.sample(frac=1, random_state=5)
     two = aggregate.write_csvs(
-        aggregate.tables(as_loaded(problems.sample(frac=1, random_state=6), shuffled, run), VIEW), tmp_path / "b"
+        aggregate.tables(as_loaded(problems.sample(frac=1, random_state=6), shuffled, run), CRITERION), tmp_path / "b"
     )
     assert [p.name for p in one] == [p.name for p in two]
     for a, b in zip(one, two, strict=True):
@@ -195,18 +199,18 @@ def test_floats_read_back_exactly(frames):
         assert np.array_equal(back[name].to_numpy(), frames["trials"][name].to_numpy(), equal_nan=True)
 
 
-def test_poses_hold_the_matrix(made, frames):
+def test_poses_hold_the_matrix(synthetic, frames):
     row = frames["poses"].query("status == 'ok' and phase == 'accuracy'").iloc[0]
-    outcomes = made[1]
+    outcomes = synthetic[1]
     given = outcomes[(outcomes["method"] == row["method"]) & (outcomes["problem"] == row["problem"])].iloc[0]["pose"]
     assert np.array_equal(row[POSE_COLUMNS].to_numpy(dtype=float).reshape(4, 4), given)
 
 
-def test_a_run_of_nothing_but_skips(made):
-    problems, outcomes, run = made
+def test_a_run_of_nothing_but_skips(synthetic):
+    problems, outcomes, run = synthetic
     skipped = outcomes[outcomes["status"] == "skipped"]
     for given in (problems, problems.head(0)):
-        frames = aggregate.tables(as_loaded(given, skipped, run), VIEW)
+        frames = aggregate.tables(as_loaded(given, skipped, run), CRITERION)
         assert (frames["summary"]["problems"] == 0).all() and (frames["summary"]["skipped"] == 5).all()
         assert frames["summary"]["recall"].isna().all()
         assert len(frames["trials"]) == 5 and len(frames["cdf"]) == 0 and len(frames["timing"]) == 0

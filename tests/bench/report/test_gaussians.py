@@ -1,4 +1,4 @@
-"""`bench.py draw gmm`: what it draws of a run, and what it says where it can't."""
+"""`bench.py draw gmm`: the figure of a run, and messages if it cannot be drawn."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from PIL import Image
 
 from bench.cli import main
 
-PLUGINS = Path(__file__).parent / "plugins"
+PLUGINS = Path(__file__).parents[1] / "plugins"
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,7 @@ ERRORS = {  # what draws n errors, and their mean
 @pytest.mark.parametrize("kind", ERRORS)
 @pytest.mark.parametrize("n", [40, 1500])
 def test_intervals_of_the_mean_cover(kind, n):
-    """95 % of the simulations, within the 93 to 97 % that is asked; the draws are fixed, so chance plays no part."""
+    """95 % of the simulations, within the required 93 to 97 %; the draws are fixed, so chance plays no part."""
     draw, (of, truth) = np.random.default_rng(2), ERRORS[kind]
     hits = 0
     for i in range(600):
@@ -52,8 +52,8 @@ def test_intervals_of_the_mean_cover(kind, n):
 def test_intervals_of_the_median_cover(n):
     draw = np.random.default_rng(3)
     truth = gamma.median(2)
-    found = np.array([statistics.bootstrap_median(draw.gamma(2, size=n)) for _ in range(2000)])
-    assert 0.93 < ((found[:, 0] <= truth) & (truth <= found[:, 1])).mean() < 0.97
+    interval = np.array([statistics.bootstrap_median(draw.gamma(2, size=n)) for _ in range(2000)])
+    assert 0.93 < ((interval[:, 0] <= truth) & (truth <= interval[:, 1])).mean() < 0.97
 
 
 def test_intervals_of_paired_shares_cover():
@@ -63,8 +63,8 @@ def test_intervals_of_paired_shares_cover():
         common, luck = draw.random(80) < 0.7, draw.random((2, 80))
         a, b = common & (luck[0] < 0.95) | (luck[0] < 0.1), common & (luck[1] < 0.85)
         truth = (0.7 * 0.95 + 0.3 * 0.1) - 0.7 * 0.85
-        found = statistics.share_difference(a, b)
-        hits += found.low <= truth <= found.high
+        interval = statistics.share_difference(a, b)
+        hits += interval.low <= truth <= interval.high
     assert 0.93 < hits / 2000 < 0.97
 
 
@@ -96,7 +96,7 @@ def test_bootstraps_of_nothing_and_of_one():
     assert statistics.bootstrap_mean(np.full(5, 0.1)) == (0.1, 0.1)
 
 
-def test_seed_spread_and_problem_spread_are_told_apart():
+def test_seed_spread_and_problem_spread_are_separated():
     draw = np.random.default_rng(5)
     problem = np.repeat(np.arange(400), 5)
     values = 3 + draw.normal(0, 0.7, size=400)[problem] + draw.normal(0, 0.2, size=2000)

@@ -1,5 +1,6 @@
-"""Write what `bench.evaluation.loader` reads: a record of made-up outcomes, for tests that need a run's folder."""
+"""Synthetic runs written to results databases, and changes of their outcomes."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -13,10 +14,10 @@ _ORDER = [*_OUTCOME, "pose", *_REST, "stages", "notes"]
 
 
 def write_record(run, folder, clouds=64):
-    """Write the record of a `RunData` run; evaluation points are made up, `clouds` of them a problem."""
+    """Write the results database of a `RunData` run with `clouds` random evaluation points per problem."""
     record = ResultsDatabase(folder / "record.sqlite")
     record.put("run", run.run)
-    record.put("hash", "made up")
+    record.put("hash", "synthetic")
     draw = np.random.default_rng(0)
     tags = ["problem", "dataset", "condition", "points", "object", "category", "angle_deg", "translation", "overlap"]
     problems = [
@@ -39,3 +40,13 @@ def write_record(run, folder, clouds=64):
         record.db.executemany(f"INSERT INTO problems VALUES ({','.join('?' * 15)})", problems)
         record.db.executemany(f"INSERT INTO outcomes ({','.join(_ORDER)}) VALUES ({','.join('?' * 18)})", rows)
     record.close()
+
+
+def changed(run, method, condition, move=0.0, share=0.0, fail=0.0):
+    """The run with some of a method's answers moved, spoilt or lost."""
+    o = run.outcomes.copy()
+    mine = np.flatnonzero((o["method"] == method) & (o["condition"] == condition) & (o["phase"] == "accuracy"))
+    o.loc[mine, "t03"] += move
+    o.loc[mine[: int(share * len(mine))], "t03"] += 5
+    o.loc[mine[: int(fail * len(mine))], "status"] = "timeout"
+    return dataclasses.replace(run, outcomes=o)
