@@ -26,6 +26,7 @@ from bench.planning.tasks import domain_of
 from bench.storage.outcome import Phase, Status
 from common import specs
 from common.errors import InputError, unknown
+from common.files import write_atomically
 from common.keys import rng as rng_of
 from datasets.base import NotEnoughPoints
 from datasets.conditions import condition
@@ -336,9 +337,7 @@ def save_settings(file: Path, method: str, name: str, entry: Mapping[str, Any]) 
         for m in sorted(found)
         for n in sorted(found[m])
     ]
-    partial = file.with_suffix(".partial")
-    partial.write_text(HEAD + "".join(tables), encoding="utf-8")
-    partial.replace(file)
+    write_atomically(file, HEAD + "".join(tables))
 
 
 def toml(value: Any) -> str:

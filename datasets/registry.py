@@ -125,7 +125,7 @@ def _opened(spec: DataSetSpec) -> AnySet:
 def _discovered(plugins: Path | None) -> tuple[dict[str, type[DataSet] | type[PairSet]], dict[str, str]]:
     discovery = discover("datasets", GROUP, plugins)
     offers = [(source.name, source, classes[-1]) for source in discovery.sources if (classes := _classes(source))]
-    return discovery.named(offers, "data set")
+    return discovery.index(offers, "data set")
 
 
 def _classes(source: PluginSource) -> list[type[DataSet] | type[PairSet]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from bench.cli.commands import PLUGINS, absolute, add_commands, terminal
-from common.errors import InputError, of_disk, unknown
+from common.errors import InputError, storage_error, unknown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        told = of_disk(error)
+        told = storage_error(error)
         if told is None:  # a fault of ours
             raise
         print(f"bench.py: {told}", file=sys.stderr)

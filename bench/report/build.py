@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.evaluation import aggregate
 from bench.evaluation.conventions import CONVENTIONS, Convention, by_convention
 from bench.evaluation.loader import RunData
 from bench.report import (
@@ -29,6 +28,7 @@ from bench.report.failure_cases import worst_pairs
 from bench.report.ranking import Errors, GroupKey
 from bench.report.replay import ProblemReplay
 from bench.report.table import Table, escaped
+from common.files import write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,8 +94,8 @@ def _finish(
     of = _tables(loaded, frames, errors, compared, options)
     html = _page(loaded, frames, errors, of, redraw, options)
     return [
-        aggregate.write_atomically(folder / "report.html", html),
-        aggregate.write_atomically(folder / "summary.md", _markdown(of)),
+        write_atomically(folder / "report.html", html),
+        write_atomically(folder / "summary.md", _markdown(of)),
         *_table_files(of, folder / "tables"),
         *(file for figure in drawn for file in figure.files),
     ]
@@ -160,7 +160,7 @@ def _table_files(of: _Tables, folder: Path) -> list[Path]:
     named |= {f"categories_{style.slug(*p)}": t for p, t in of.categories.items()}
     named |= of.paper | {"conventions": of.conventions}
     return [
-        aggregate.write_atomically(folder / f"{stem}.{end}", text)
+        write_atomically(folder / f"{stem}.{end}", text)
         for stem, table in named.items()
         for end, text in (("csv", table.csv()), ("md", table.markdown()), ("tex", table.latex()))
     ]

@@ -80,8 +80,8 @@ def test_an_obj_of_several_objects_and_unknown_materials_is_one_mesh(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("a.xyz", "", "is empty; mend or remove it"),
-        ("a.pcd", "", "is empty; mend or remove it"),
+        ("a.xyz", "", "is empty; fix or remove it"),
+        ("a.pcd", "", "is empty; fix or remove it"),
         ("a.xyz", "# x y z\n", "has 0 points, 3 are the least"),
         ("a.txt", "x,y,z\n1,2,3\n", "begins with 'x,y,z', not numbers (a line of column names has to begin with #)"),
         ("a.txt", '\ufeff"x";"y";"z"\n1;2;3\n', 'begins with \'"x";"y";"z"\', not numbers'),
