@@ -247,7 +247,7 @@ def problems_of(request: TuneRequest, held_out: bool, count: int) -> list[Proble
     if made.real:
         raise InputError(f"--condition {request.condition}: is for sets of real pairs, which have no train split")
     try:
-        points = made.points_given(request.points, whole.fixed_points)
+        points = made.points_available(request.points, whole.fixed_points)
     except NotEnoughPoints as reason:
         raise InputError(f"--points {request.points} of {request.dataset}, {request.condition}: {reason}") from reason
     key = ProblemKey(request.dataset, request.condition, points, 0, request.seed, split="train")

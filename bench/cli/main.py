@@ -323,14 +323,14 @@ def _problems(flags: argparse.Namespace) -> None:
 
 
 def _data(flags: argparse.Namespace) -> None:
-    from datasets.download import get
+    from datasets.download import install_archives
     from datasets.registry import DataRegistry
 
     registry = DataRegistry.at(flags.data, flags.plugins)
     dataset = registry.spec(flags.name).build()
     print(f"{flags.name}: licence: {dataset.licence}")
     if dataset.archives:
-        get(dataset.name, dataset.archives, registry.root, flags.source, print)
+        install_archives(dataset.name, dataset.archives, registry.root, flags.source, print)
     elif flags.source:
         raise InputError(f"--from: {dataset.name} has no archive to take; {dataset.where}")
     print(f"{flags.name}: {registry.spec(flags.name).build().prepare()}, ready")

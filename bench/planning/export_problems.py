@@ -39,7 +39,7 @@ def export(file: Path, groups: list[ProblemGroup]) -> dict[str, str]:
     Fields, of n problems: `source` and `target` (n, N, 3) float32, `transform` (n, 4, 4) that maps source into target,
     `source_pose` (n, 4, 4), `evaluation` (n, 500, 3), `information` (n, 6, 6); `source_points` and `target_points` (n,) say
     how many points of each row are its own, the others are NaN; and what a problem is called in one value each (n,): `id`,
-    `seed`, `cell` (name of the group), `domain`, `object`, `category`, `symmetry`, `overlap`. The file appears whole or not at all.
+    `seed`, `cell` (name of the group), `domain`, `object`, `category`, `symmetry`, `overlap`. The file is written atomically.
 
     Raises:
         InputError: the file exists, or can't be written.

@@ -143,7 +143,7 @@ def test_stanford_poses_are_read_with_the_rotation_transposed(tmp_path):
         lines.append(f"bmesh {name}.ply {' '.join(map(str, [*pose[:3, 3], *quaternion]))}")
     (folder / "thing.conf").write_text("\n".join(lines))
     dataset = open_data("stanford", tmp_path)
-    assert len(dataset) == 3 and "1 scans that its .conf names are not on disk" in dataset.remarks[0]
+    assert len(dataset) == 3 and "1 scans that its .conf lists are not on disk" in dataset.remarks[0]
     for index in range(3):
         problem = real(dataset, index)
         assert residual(problem) < 1e-5 and problem.tags["overlap"] > 0.99
@@ -281,7 +281,7 @@ def test_bad_rows_are_left_out_if_asked(tmp_path):
 def test_a_truncated_file_is_one_line(tmp_path):
     write_pairs(tmp_path / "cut.h5")
     (tmp_path / "cut.h5").write_bytes((tmp_path / "cut.h5").read_bytes()[:900])
-    with pytest.raises(InputError, match=r"cut\.h5: not a whole HDF5 file"):
+    with pytest.raises(InputError, match=r"cut\.h5: not a complete HDF5 file"):
         len(open_data("pairs[path=cut.h5]", tmp_path))
 
 
