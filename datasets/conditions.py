@@ -228,7 +228,7 @@ def condition(text: str) -> Clean:
     >>> condition("nosy")
     Traceback (most recent call last):
         ...
-    common.errors.UnknownName: unknown condition 'nosy'; did you mean noisy?
+    common.errors.UnknownName: unknown condition 'nosy'; did you mean noisy or density?
     """
     spec = specs.parse(text)
     if spec.name not in CONDITIONS:

@@ -25,7 +25,7 @@ class Scene:
 
     Attributes:
         arrays: `points`, `start` (see `scans.concatenate_clouds`); `pairs` (n, 2) target and source as rows of the clouds,
-            `numbers` (n, 2) the same as numbered in their names, `T` (n, 4, 4), `information` (n, 6, 6) or NaN, `overlap` (n,), `bad`
+            `numbers` (n, 2) the numbers in their names, `T` (n, 4, 4), `information` (n, 6, 6) or NaN, `overlap` (n,), `bad`
             the errors of files that cannot be read.
     """
 

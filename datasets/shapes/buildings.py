@@ -63,7 +63,7 @@ def _solid_flight(rng: Random) -> LabelledMesh:
 
 
 def _open_flight(rng: Random) -> LabelledMesh:
-    """Build boards between two slanted beams: half a turn about the x axis maps it onto itself unless there is a rail."""
+    """Build boards between two slanted beams; without a rail, symmetric under half a turn about the x axis."""
     n, x, thick = int(rng.integers(5, 14)), rng.uniform(0.3, 0.9), rng.uniform(0.03, 0.06)
     tread, rise = rng.uniform(0.22, 0.3), rng.uniform(0.15, 0.22)
     at = np.arange(n) - (n - 1) / 2
@@ -182,7 +182,7 @@ def curtain(rng: Random) -> LabelledMesh:
 
 
 def _pleats(rng: Random, x: float, high: float) -> LabelledMesh:
-    """Regular pleats. Odd about the middle: half a turn about z. Even: half a turn about y."""
+    """Build regular pleats. Odd about the middle: half a turn about z. Even: half a turn about y."""
     folds, deep = int(rng.integers(5, 12)), rng.uniform(0.03, 0.07)
     u = np.linspace(-1, 1, 16 * folds + 1)
     odd = chance(rng, 0.5)
@@ -214,7 +214,7 @@ def _valance(rng: Random, x: float, high: float) -> Mesh:
 
 
 def mantel(rng: Random) -> LabelledMesh:
-    """Build a chimney piece: two pillars, a lintel and a shelf around an opening, perhaps with a hearth, a back, or a breast above."""
+    """Build a chimney piece: two pillars, a lintel and a shelf around an opening, perhaps with a hearth, a back or a breast."""
     x, high, deep = rng.uniform(0.6, 0.9), rng.uniform(0.9, 1.2), rng.uniform(0.12, 0.22)
     pillar, lintel = rng.uniform(0.14, 0.24), rng.uniform(0.15, 0.28)
     top = high + rng.uniform(0.04, 0.08)

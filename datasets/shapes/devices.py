@@ -119,7 +119,7 @@ def radio(rng: Random) -> LabelledMesh:
 
 
 def xbox(rng: Random) -> LabelledMesh:
-    """Build a game console: a slab with a raised X, a slab with a round vent, a waisted one, or a tower; perhaps with a gamepad."""
+    """Build a console: a slab with a raised X, a slab with a round vent, a waisted slab, or a tower, perhaps with a gamepad."""
     body, symmetry, reach = one_of(rng, _x_slab, _vent_slab, _waisted, _tower)(rng)
     if chance(rng, 0.5):
         return body, symmetry
@@ -200,7 +200,7 @@ def _tower(rng: Random) -> tuple[Mesh, str, float]:
 
 
 def guitar(rng: Random) -> LabelledMesh:
-    """Build a flat body with a waist, a neck, a head with pegs, and six strings; hollow with a sound hole, or solid with horns."""
+    """Build a flat body with a waist, a neck, a head with pegs, and six strings; hollow with a hole or solid with horns."""
     electric = chance(rng, 0.4)
     lower, waist, upper = rng.uniform(0.17, 0.21), rng.uniform(0.1, 0.13), rng.uniform(0.13, 0.16)
     deep = rng.uniform(0.018, 0.025) if electric else rng.uniform(0.04, 0.06)

@@ -29,7 +29,7 @@ from datasets.shapes.primitives import (
 
 
 def leaves(start: Array, heading: Array, slope: Array, length: Array, width: Array, droop: Array) -> Mesh:
-    """Build thin leaves that leave `start` (n, 3) at angles `heading` (about z) and `slope` (above the ground), all (n,), and droop."""
+    """Build thin drooping leaves from `start` (n, 3) at angles `heading` (about z) and `slope` (above the ground), all (n,)."""
     t = np.linspace(0.0, 1.0, 7)
     along = t * length[:, None]
     (up, out), (sine, cosine) = (portable.sin_cos(angle[:, None]) for angle in (slope, heading))

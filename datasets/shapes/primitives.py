@@ -30,32 +30,32 @@ _CUBE = _CORNERS[_FACES[:, [0, 1, 2, 0, 2, 3]].reshape(-1, 3)]
 
 
 def one_of(rng: Random, *options: T) -> T:
-    """One of the options, all as likely."""
+    """Return one of the options with equal probability."""
     return options[int(rng.integers(len(options)))]
 
 
 def chance(rng: Random, probability: float) -> bool:
-    """True with that probability."""
+    """Return True with a probability."""
     return bool(rng.random() < probability)
 
 
 def join(*meshes: Mesh) -> Mesh:
-    """Build all triangles of some meshes."""
+    """Concatenate the triangles of meshes."""
     return np.concatenate(meshes)
 
 
 def move(mesh: Mesh, x: float = 0.0, y: float = 0.0, z: float = 0.0) -> Mesh:
-    """The mesh shifted."""
+    """Shift the mesh."""
     return np.asarray(mesh + np.array([x, y, z]))
 
 
 def stretch(mesh: Mesh, x: float = 1.0, y: float = 1.0, z: float = 1.0) -> Mesh:
-    """The mesh scaled about the origin along each axis."""
+    """Scale the mesh about the origin along each axis."""
     return np.asarray(mesh * np.array([x, y, z]))
 
 
 def turn(mesh: Mesh, axis: str, angle: float) -> Mesh:
-    """The mesh turned counter-clockwise about an axis "x", "y" or "z" through the origin; radians."""
+    """Rotate the mesh counter-clockwise, in radians, about an axis "x", "y" or "z" through the origin."""
     i, j = {"x": (1, 2), "y": (2, 0), "z": (0, 1)}[axis]
     turned = mesh.copy()
     s, c = portable.sin_cos(angle)
@@ -65,12 +65,12 @@ def turn(mesh: Mesh, axis: str, angle: float) -> Mesh:
 
 
 def around(mesh: Mesh, n: int) -> Mesh:
-    """n copies of the mesh, evenly turned about z."""
+    """Join n copies of the mesh, evenly rotated about z."""
     return join(*(turn(mesh, "z", 2 * np.pi * k / n) for k in range(n)))
 
 
 def both_sides(mesh: Mesh, axis: int = 0) -> Mesh:
-    """The mesh and its mirror image across the plane where coordinate `axis` is 0."""
+    """Join the mesh and its mirror image across the plane where coordinate `axis` is 0."""
     sign = np.ones(3)
     sign[axis] = -1
     return join(mesh, mesh * sign)
@@ -83,13 +83,13 @@ def box(x: Span, y: Span, z: Span) -> Mesh:
 
 
 def boxes(low: ArrayLike, high: ArrayLike) -> Mesh:
-    """Build boxes (n) between opposite corners (n, 3) and (n, 3), or what broadcasts to that."""
+    """Build boxes (n) between opposite corners (n, 3) and (n, 3), or arrays that broadcast to that."""
     a, b = np.broadcast_arrays(np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64))
     return np.asarray(_CUBE * (b - a)[:, None, None] + a[:, None, None]).reshape(-1, 3, 3)
 
 
 def columns(*coordinates: ArrayLike) -> Array:
-    """Build coordinates broadcast against each other and put side by side: (n, 3) from three."""
+    """Broadcast coordinates against each other and stack them as columns: (n, 3) from three."""
     return np.stack(np.broadcast_arrays(*(np.asarray(c, dtype=np.float64) for c in coordinates)), axis=-1)
 
 
@@ -112,18 +112,18 @@ def loft(sections: Array, caps: bool = True) -> Mesh:
 
 
 def on_circle(angle: Array) -> Array:
-    """Build points (n, 2) of the unit circle at angles (n,) in radians."""
+    """Return points (n, 2) of the unit circle at angles (n,) in radians."""
     sine, cosine = portable.sin_cos(angle)
     return np.stack([cosine, sine], axis=1)
 
 
 def unit(vectors: Array) -> Array:
-    """Build vectors (..., 3) divided by their lengths."""
+    """Divide vectors (..., 3) by their lengths."""
     return np.asarray(vectors / portable.norm(vectors)[..., None])
 
 
 def plane_normal(points: Array) -> Array:
-    """Build the unit normal (3,) of the plane of points (k, 3); of points on a line, one of the directions across it."""
+    """Return the unit normal (3,) of the plane of points (k, 3); of points on a line, one of the directions across it."""
     away = points - points[0]
     span = away[np.argmax(portable.dot(away, away))]
     across = np.cross(span, away)
@@ -141,14 +141,14 @@ def _circle(n: int) -> Array:
 
 
 def oval(x: float = 1.0, y: float = 1.0, power: float = 1.0, n: int = SIDES) -> Array:
-    """Build an outline (n, 2) with half axes x and y: an ellipse, and the nearer `power` is to 0 the more a rectangle."""
+    """Return an outline (n, 2) with half axes x and y: an ellipse, and the nearer `power` is to 0 the more a rectangle."""
     ring = _circle(n)
     shaped = ring if power == 1.0 else np.sign(ring) * portable.power(np.abs(ring), power)
     return np.asarray(shaped * np.array([x, y]))
 
 
 def stack(outline: Array, profile: ArrayLike) -> Array:
-    """Build sections (m, n, 3): an outline (n, 2) scaled and lifted as each row (scale, z) of a profile (m, 2) says."""
+    """Return sections (m, n, 3): an outline (n, 2) scaled and lifted as each row (scale, z) of a profile (m, 2) says."""
     rows = np.asarray(profile, dtype=np.float64)
     sections = np.empty((len(rows), len(outline), 3))
     sections[..., :2] = rows[:, None, :1] * outline
@@ -162,7 +162,7 @@ def revolve(profile: ArrayLike, n: int = SIDES) -> Mesh:
 
 
 def rounded(line: ArrayLike, times: int = 2) -> Array:
-    """Build an open line (m, d) with its corners cut (Chaikin), `times` over; its ends stay."""
+    """Cut the corners of an open line (m, d) `times` times (Chaikin); its ends are unchanged."""
     points = np.asarray(line, dtype=np.float64)
     for _ in range(times):
         a, b = points[:-1], points[1:]
@@ -187,7 +187,7 @@ def cushion(x: Span, y: Span, z: Span, edge: float = 0.3) -> Mesh:
 
 
 def hollow(profile: ArrayLike, wall: float) -> Array:
-    """Build the profile (k, 2) of a vessel with a floor and a wall, from its outside (m, 2), rows (radius, z) upwards."""
+    """Return the profile (k, 2) of a vessel with a floor and a wall, from its outside (m, 2), rows (radius, z) upwards."""
     outside = np.asarray(profile, dtype=np.float64)
     floor = outside[0, 1]
     inside = np.maximum(outside[::-1] - [wall, 0.0], [0.0, floor + wall])
@@ -234,7 +234,7 @@ def tube(path: ArrayLike, radius: ArrayLike, n: int = 8) -> Mesh:
 
 
 def arc(start: float, stop: float, n: int = 12) -> Array:
-    """Build points (n, 2) of the unit circle between two angles in radians."""
+    """Return points (n, 2) of the unit circle between two angles in radians."""
     return on_circle(np.linspace(start, stop, n))
 
 

@@ -169,7 +169,7 @@ _RING = np.array([(1.0, 0.0), (0.0, 1.0), (-1.0, 0.0), (0.0, -1.0), (1.0, 0.0)])
 
 
 def _angular_stool(rng: Random, radius: float, under: float, thick: float) -> LabelledMesh:
-    """Build square (a quarter turn) or long (half a turn), with rails between the legs."""
+    """Build a square (a quarter turn) or long (half a turn) stool, with rails between the legs."""
     long = one_of(rng, 1.0, rng.uniform(1.25, 1.7))
     x, bar = long * radius, rng.uniform(0.2, 0.5) * under
     seat = loft(stack(oval(x, radius, one_of(rng, 0.0, 0.3), n=32), [(1, under), (1, under + thick)]))

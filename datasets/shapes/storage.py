@@ -43,7 +43,7 @@ def _top(outline: Array, height: float, thick: float) -> Mesh:
 
 
 def _long_table(rng: Random, long: float, height: float) -> LabelledMesh:
-    """Twice as symmetric as a chair: half a turn about z."""
+    """Build a long table, symmetric under half a turn about z."""
     wide, thick = long * rng.uniform(0.4, 0.75), rng.uniform(0.02, 0.06)
     top = _top(oval(long, wide, one_of(rng, 0.0, 0.3, 1.0)), height, thick)
     inset, under = rng.uniform(0.6, 0.9), height - thick
@@ -56,7 +56,7 @@ def _long_table(rng: Random, long: float, height: float) -> LabelledMesh:
 
 
 def _braces(rng: Random, x: float, y: float, under: float) -> list[Mesh]:
-    """Build perhaps an apron under the top and a shelf near the floor, between legs at (+-x, +-y)."""
+    """Build an optional apron under the top and an optional shelf near the floor, between legs at (+-x, +-y)."""
     parts: list[Mesh] = []
     if chance(rng, 0.5):
         low = under - rng.uniform(0.05, 0.12)
@@ -69,7 +69,7 @@ def _braces(rng: Random, x: float, y: float, under: float) -> list[Mesh]:
 
 
 def _square_table(rng: Random, long: float, height: float) -> LabelledMesh:
-    """A quarter turn maps it onto itself."""
+    """Build a square table, symmetric under a quarter turn."""
     half, thick = 0.7 * long, rng.uniform(0.02, 0.06)
     top = _top(oval(half, half, one_of(rng, 0.0, 0.3)), height, thick)
     if chance(rng, 0.3):
@@ -81,7 +81,7 @@ def _square_table(rng: Random, long: float, height: float) -> LabelledMesh:
 
 
 def _round_table(rng: Random, long: float, height: float) -> LabelledMesh:
-    """Build a pedestal keeps the round top's symmetry; legs leave a turn by one leg."""
+    """Build a round table; a pedestal keeps the top's symmetry, and legs leave that of a turn by one leg."""
     radius, thick = 0.75 * long, rng.uniform(0.02, 0.06)
     top = disc(radius, height - thick, height)
     column = rng.uniform(0.03, 0.08)
@@ -118,7 +118,7 @@ def bookshelf(rng: Random) -> LabelledMesh:
 
 
 def _books(rng: Random, x: float, y: float, floors: Array, room: float) -> Mesh:
-    """Rows of upright books of random thickness, height and depth; each row fills a random stretch of its board."""
+    """Build rows of upright books of random thickness, height and depth; each row fills a random stretch of its board."""
     n = int(rng.integers(4, 10))
     floor = np.repeat(floors[:-1], n)
     thick = rng.uniform(0.02, 0.06, (len(floors) - 1, n))
@@ -176,14 +176,14 @@ def drawers(x: Span, z: Span, front: float, rows: int, across: int, handle: str)
 
 
 def _stand(rng: Random, x: float, y: float, high: float) -> Mesh:
-    """Build what carries a case from z = -high up to 0: legs or a plinth."""
+    """Build legs or a plinth that carry a case, from z = -high up to 0."""
     if chance(rng, 0.5):
         return box((-0.95 * x, 0.95 * x), (-0.85 * y, 0.95 * y), (-high, 0))
     return move(corner_legs(rng, 0.88 * x, 0.85 * y, high, 0.06), z=-high)
 
 
 def dresser(rng: Random) -> LabelledMesh:
-    """Rows of drawers. A bare case is symmetric under half a turn about its front's normal; feet or a top end that."""
+    """Build rows of drawers. A bare case is symmetric under half a turn about its front's normal; feet or a top end that."""
     x, y, z = rng.uniform(0.45, 0.8), rng.uniform(0.22, 0.3), rng.uniform(0.6, 1.0)
     rows, across = int(rng.integers(3, 6)), int(rng.integers(1, 4))
     case = box((-x, x), (-y, y), (0, z))
@@ -214,7 +214,7 @@ def night_stand(rng: Random) -> LabelledMesh:
 
 
 def wardrobe(rng: Random) -> LabelledMesh:
-    """Build a tall case with doors. Without feet, and with handles at mid height or none, half a turn about y maps it onto itself."""
+    """Build a tall case with doors. Without feet, and with handles at mid height or none, half a turn about y is a symmetry."""
     x, y, z = rng.uniform(0.4, 0.9), rng.uniform(0.26, 0.34), rng.uniform(0.85, 1.1)
     doors = 2 * int(rng.integers(1, 3)) if x > 0.6 else 2
     case = join(

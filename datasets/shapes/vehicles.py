@@ -37,7 +37,7 @@ def _fuselage(profile: Array) -> Mesh:
 
 
 def wing(root: tuple[float, float], tip: tuple[float, float], span: float, rise: float, thick: float) -> Mesh:
-    """Build both halves of a wing. `root` and `tip` are (front, back) along y; `span` is half the width, thickness at the root."""
+    """Build a pair of wings. `root` and `tip` are (front, back) along y; `span` is half the width, thickness at the root."""
     section = oval(1.0, 1.0, n=12)
     ends = np.zeros((2, 12, 3))
     for row, ((front, back), x, z, t) in enumerate([(root, 0.0, 0.0, thick), (tip, span, rise, 0.4 * thick)]):

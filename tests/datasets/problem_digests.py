@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from datasets.problems import ProblemKey, make_problem
-from datasets.registry import open_data
+from tests.catalog import open_data
 
 CONDITIONS = ("clean", "noisy", "unseen", "resampled", "partial", "outliers", "density")
 SAMPLERS = {"axis_angle": (0.0, 180.0), "haar": (90.0, 150.0), "euler45": (10.0, 40.0)}

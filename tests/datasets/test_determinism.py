@@ -93,10 +93,10 @@ NUMPY = set(
     "abs any arange argmax argmin argsort array array_equal asarray ascontiguousarray atleast_2d broadcast_arrays "
     "broadcast_shapes broadcast_to cell clip column_stack concatenate count_nonzero cross cumsum diff empty errstate eye "
     "insert meshgrid nan "
-    "flatnonzero floor frexp full gradient isfinite isin isnan issubdtype ldexp linspace load loadtxt maximum minimum "
+    "flatnonzero floor frexp frombuffer full gradient isfinite isin isnan issubdtype ldexp linspace load loadtxt maximum minimum "
     "nonzero ones pi prod ptp repeat rint roll round save searchsorted shape sign sort sqrt stack swapaxes tile unique "
     "vstack where zeros "
-    "bool_ dtype float32 float64 floating generic int64 int32 integer intp ndarray number str_ random".split()
+    "bool_ dtype float32 float64 floating generic int64 int32 integer intp ndarray number str_ random uint8".split()
 )
 """NumPy's elementwise arithmetic, exact operations and types; its sums in a fixed order."""
 REFUSED = set(

@@ -83,7 +83,7 @@ def test_an_obj_of_several_objects_and_unknown_materials_is_one_mesh(tmp_path):
         ("a.xyz", "", "is empty; fix or remove it"),
         ("a.pcd", "", "is empty; fix or remove it"),
         ("a.xyz", "# x y z\n", "has 0 points, at least 3 are needed"),
-        ("a.txt", "x,y,z\n1,2,3\n", "begins with 'x,y,z', not numbers (a line of column names has to begin with #)"),
+        ("a.txt", "x,y,z\n1,2,3\n", "begins with 'x,y,z', not numbers (a line of column names must begin with #)"),
         ("a.txt", '\ufeff"x";"y";"z"\n1;2;3\n', 'begins with \'"x";"y";"z"\', not numbers'),
         ("a.csv", "1,2,3\n", "convert the file, or name text in columns x y z .xyz"),
         ("a.xyz", "1 2 3\n4 5 6\n", "has 2 points, at least 3 are needed"),
@@ -183,4 +183,4 @@ def test_bad_files_are_left_out_and_counted_only_if_asked(tmp_path):
         formats.read_all(files, skip_bad=False)
     found, bad = formats.read_all(files, skip_bad=True)
     assert found[0] is None and len(found[1].points) == 40
-    assert formats.bad_remark(bad)[0].startswith("1 files are left out, the first because of: ")
+    assert formats.skipped_remark(bad)[0].startswith("1 files are left out, the first because of: ")
