@@ -179,7 +179,7 @@ class Partial(Noisy):
         ]
         source, target = (rng.permutation(view)[:points] for view in views)
         moved = move(source_pose, source), move(target_pose, target)
-        return Clouds(self.disturb(moved[0], rng), self.disturb(moved[1], rng), overlap(*views))
+        return Clouds(self.disturb(moved[0], rng), self.disturb(moved[1], rng), overlap(views[0], views[1]))
 
     def points_available(self, requested: int, fixed: int | None) -> int:
         """Return the number of points per cloud; half of the fixed points are visible on average.
