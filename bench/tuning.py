@@ -26,6 +26,7 @@ from bench.planning.tasks import domain_of
 from bench.storage.outcome import Phase, Status
 from common import specs
 from common.errors import InputError, unknown
+from common.files import write_atomically
 from common.keys import rng as rng_of
 from datasets.base import NotEnoughPoints
 from datasets.conditions import condition
@@ -246,7 +247,7 @@ def problems_of(request: TuneRequest, held_out: bool, count: int) -> list[Proble
     if made.real:
         raise InputError(f"--condition {request.condition}: is for sets of real pairs, which have no train split")
     try:
-        points = made.points_given(request.points, whole.fixed_points)
+        points = made.points_available(request.points, whole.fixed_points)
     except NotEnoughPoints as reason:
         raise InputError(f"--points {request.points} of {request.dataset}, {request.condition}: {reason}") from reason
     key = ProblemKey(request.dataset, request.condition, points, 0, request.seed, split="train")
@@ -336,9 +337,7 @@ def save_settings(file: Path, method: str, name: str, entry: Mapping[str, Any]) 
         for m in sorted(found)
         for n in sorted(found[m])
     ]
-    partial = file.with_suffix(".partial")
-    partial.write_text(HEAD + "".join(tables), encoding="utf-8")
-    partial.replace(file)
+    write_atomically(file, HEAD + "".join(tables))
 
 
 def toml(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Helper processes for the parts of a large report that can be done beside the rest."""
+"""A parallel map over worker processes, for the parts of a large report."""
 
 from __future__ import annotations
 
@@ -10,18 +10,22 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 MAX_WORKERS = 4
+"""Maximum number of worker processes."""
 
 
-def parallel_map(work: Callable[[T], R], arguments: Iterable[T], large: bool) -> Iterator[R]:
-    """The results of work on each argument, in order.
+def parallel_map(function: Callable[[T], R], arguments: Iterable[T], large: bool) -> Iterator[R]:
+    """Apply a function to each argument and yield the results in order.
 
-    If it is large, helper processes begin at once and the iterator waits for them; if not, or if there is one processor only,
-    everything is done here, each when it is asked for.
+    Args:
+        function: the function; picklable if `large`.
+        arguments: one argument per call.
+        large: whether to start worker processes at once. If false, or on a machine with one processor, each result is
+            computed in this process when the iterator reaches it.
     """
-    helpers = min(MAX_WORKERS, os.cpu_count() or 1)
-    if not large or helpers < 2:
-        return map(work, arguments)
+    workers = min(MAX_WORKERS, os.cpu_count() or 1)
+    if not large or workers < 2:
+        return map(function, arguments)
     from joblib import Parallel, delayed
 
-    found: Any = Parallel(n_jobs=helpers, return_as="generator")(delayed(work)(one) for one in arguments)
-    return found
+    results: Any = Parallel(n_jobs=workers, return_as="generator")(delayed(function)(a) for a in arguments)
+    return results

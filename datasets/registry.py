@@ -1,4 +1,4 @@
-"""Data sets by name: each is a file of this folder (or of a `--plugins` folder) with one subclass of `DataSet` or `PairSet`."""
+"""Registry of data sets: each is a file of this folder (or a `--plugins` folder) with a subclass of `DataSet` or `PairSet`."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from common.plugins import PluginSource, discover
 from datasets.base import DataSet, PairSet
 
 SKIP_BAD = "skip_bad"
-"""Parameter of data sets that can leave out files that cannot be read."""
+"""Parameter by which a data set leaves out files that cannot be read."""
 GROUP = "registration_bench.datasets"
-"""The entry point group by which an installed package offers data sets."""
+"""Entry point group of installed packages with data sets."""
 AnySet = DataSet | PairSet
 
 
-def data_root(given: str | Path | None = None) -> Path:
+def data_root(folder: str | Path | None = None) -> Path:
     """Return the folder that holds one folder per data set: `--data`, else $BENCH_DATA, else ./data."""
-    return Path(given or os.environ.get("BENCH_DATA") or "data").resolve()
+    return Path(folder or os.environ.get("BENCH_DATA") or "data").resolve()
 
 
 @dataclass(frozen=True)
 class DataRegistry:
-    """The data sets that can be named: built-in ones, those of installed packages, and those of a user's folder.
+    """Data sets by name: built-in ones, those of installed packages, and those of a user's folder.
 
     Attributes:
         root: folder that holds one folder per data set.
@@ -49,12 +49,12 @@ class DataRegistry:
 
     @property
     def entries(self) -> dict[str, type[DataSet] | type[PairSet]]:
-        """Name to class of every data set."""
+        """Class of every data set, by name."""
         return _discovered(self.plugins)[0]
 
     @property
     def faults(self) -> dict[str, str]:
-        """Name to reason, of every file or entry point that cannot be imported, and of every name that is given twice."""
+        """Reason by name for every file or entry point that cannot be imported and every name that is used twice."""
         return _discovered(self.plugins)[1]
 
     def spec(self, text: str) -> DataSetSpec:
@@ -70,7 +70,7 @@ class DataRegistry:
 
 @dataclass(frozen=True)
 class DataSetSpec:
-    """A data set as the user wrote it, with the registry that resolves its name. Cheap to copy and to send to a process."""
+    """Data set as the user wrote it, with the registry that resolves its name; cheap to copy and to send to a process."""
 
     text: str
     registry: DataRegistry
@@ -85,7 +85,7 @@ class DataSetSpec:
             InputError: see `DataRegistry.spec`.
         """
         spec, entries, faults = specs.parse(self.text), self.registry.entries, self.registry.faults
-        if spec.name in faults:  # even if another data set has the name: which one is meant is unknown
+        if spec.name in faults:  # even if another data set has this name, since it is ambiguous
             raise InputError(faults[spec.name])
         if spec.name not in entries:
             raise unknown("data set", spec.name, entries)
@@ -98,7 +98,7 @@ class DataSetSpec:
         return _opened(self)
 
     def objects(self) -> DataSet:
-        """Return a data set of objects, such as methods are trained on.
+        """Return the data set if it consists of objects, which training needs.
 
         Raises:
             InputError: it is a data set of real pairs.
@@ -118,8 +118,8 @@ class DataSetSpec:
         spec = specs.parse(self.text)
         if not hasattr(self.open(), SKIP_BAD) or SKIP_BAD in spec.given:
             return self
-        given = ",".join([*(f"{k}={v}" for k, v in spec.given.items()), f"{SKIP_BAD}=true"])
-        return DataSetSpec(f"{spec.name}[{given}]", self.registry)
+        parameters = ",".join([*(f"{k}={v}" for k, v in spec.given.items()), f"{SKIP_BAD}=true"])
+        return DataSetSpec(f"{spec.name}[{parameters}]", self.registry)
 
 
 @lru_cache(maxsize=4)
@@ -130,12 +130,14 @@ def _opened(spec: DataSetSpec) -> AnySet:
 @lru_cache(maxsize=8)
 def _discovered(plugins: Path | None) -> tuple[dict[str, type[DataSet] | type[PairSet]], dict[str, str]]:
     discovery = discover("datasets", GROUP, plugins)
-    offers = [(source.name, source, classes[-1]) for source in discovery.sources if (classes := _classes(source))]
-    return discovery.named(offers, "data set")
+    plugin_classes = [
+        (source.name, source, classes[-1]) for source in discovery.sources if (classes := _classes(source))
+    ]
+    return discovery.index(plugin_classes, "data set")
 
 
 def _classes(source: PluginSource) -> list[type[DataSet] | type[PairSet]]:
     classes: list[type[DataSet] | type[PairSet]] = []
-    classes += source.classes(DataSet)  # type: ignore[type-abstract]  # returns concrete ones only
+    classes += source.classes(DataSet)  # type: ignore[type-abstract]  # returns only concrete classes
     classes += source.classes(PairSet)  # type: ignore[type-abstract]
     return classes

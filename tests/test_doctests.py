@@ -10,6 +10,13 @@ MODULES = (
     "bench.evaluation.conventions",
     "bench.evaluation.metrics",
     "bench.evaluation.statistics",
+    "bench.storage.run_json",
+    "common.keys",
+    "common.specs",
+    "datasets.conditions",
+    "datasets.poses",
+    "methods.core.base",
+    "methods.core.registry",
 )
 """Modules with examples."""
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from bench.cli.commands import PLUGINS, absolute, add_commands, terminal
-from common.errors import InputError, of_disk, unknown
+from common.errors import InputError, storage_error, unknown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        told = of_disk(error)
+        told = storage_error(error)
         if told is None:  # a fault of ours
             raise
         print(f"bench.py: {told}", file=sys.stderr)
@@ -323,14 +323,14 @@ def _problems(flags: argparse.Namespace) -> None:
 
 
 def _data(flags: argparse.Namespace) -> None:
-    from datasets.download import get
+    from datasets.download import install_archives
     from datasets.registry import DataRegistry
 
     registry = DataRegistry.at(flags.data, flags.plugins)
     dataset = registry.spec(flags.name).build()
     print(f"{flags.name}: licence: {dataset.licence}")
     if dataset.archives:
-        get(dataset.name, dataset.archives, registry.root, flags.source, print)
+        install_archives(dataset.name, dataset.archives, registry.root, flags.source, print)
     elif flags.source:
         raise InputError(f"--from: {dataset.name} has no archive to take; {dataset.where}")
     print(f"{flags.name}: {registry.spec(flags.name).build().prepare()}, ready")

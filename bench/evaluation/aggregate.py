@@ -6,8 +6,7 @@ as answered only if its status is `ok` and its pose is a rigid matrix; otherwise
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from bench.evaluation import metrics, statistics
 from bench.evaluation.conventions import DEFAULT, Convention, add_information_rmse
 from bench.evaluation.loader import GROUP_COLUMNS, KEY_COLUMNS, POSE_COLUMNS, RunData
 from bench.storage.csv_writer import csv_blocks
-from common.errors import of_disk
+from common.files import write_atomically
 from common.rigid import is_rigid
 
 if TYPE_CHECKING:
@@ -413,23 +412,3 @@ def write_csvs(frames: dict[str, pd.DataFrame], folder: Path) -> list[Path]:
     """Write the tables as `folder/<name>.csv`, atomically; floats in their shortest exact form."""
     folder.mkdir(parents=True, exist_ok=True)
     return [write_atomically(folder / f"{name}.csv", csv_blocks(table)) for name, table in frames.items()]
-
-
-def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> Path:
-    """Write a temporary file beside `path` and rename it, so that an incomplete file is never visible.
-
-    Raises:
-        InputError: the disk is full, read-only, or may not be written.
-    """
-    data = content.encode() if isinstance(content, str) else content
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.writelines([data] if isinstance(data, bytes) else data)
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        if told := of_disk(error, path):
-            raise told from error
-        raise
-    return path

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from bench.planning.tasks import ProblemGroup
 from common.errors import InputError
+from common.files import atomic_path
 from datasets.problems import Problem, problem_set_sha256
 
 CHUNK_BYTES = 1 << 16
@@ -39,7 +39,7 @@ def export(file: Path, groups: list[ProblemGroup]) -> dict[str, str]:
     Fields, of n problems: `source` and `target` (n, N, 3) float32, `transform` (n, 4, 4) that maps source into target,
     `source_pose` (n, 4, 4), `evaluation` (n, 500, 3), `information` (n, 6, 6); `source_points` and `target_points` (n,) say
     how many points of each row are its own, the others are NaN; and what a problem is called in one value each (n,): `id`,
-    `seed`, `cell`, `domain`, `object`, `category`, `symmetry`, `overlap`. The file appears whole or not at all.
+    `seed`, `cell` (name of the group), `domain`, `object`, `category`, `symmetry`, `overlap`. The file is written atomically.
 
     Raises:
         InputError: the file exists, or can't be written.
@@ -48,17 +48,13 @@ def export(file: Path, groups: list[ProblemGroup]) -> dict[str, str]:
 
     if file.exists():
         raise InputError(f"--export {file}: exists already; remove it or give another name")
-    partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
     try:
-        with h5py.File(partial, "w") as handle:
+        with atomic_path(file) as temporary, h5py.File(temporary, "w") as handle:
             writer = Writer(handle)
             digests = hashes(groups, writer.add)
             writer.finish(digests)
-        partial.rename(file)
     except OSError as error:
         raise InputError(f"--export {file}: cannot be written ({error}); give another place") from error
-    finally:
-        partial.unlink(missing_ok=True)
     return digests
 
 

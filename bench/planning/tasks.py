@@ -111,7 +111,7 @@ def make_group(config: RunConfig, dataset: DataSetSpec, text: str, requested: in
         return ProblemGroup(dataset, text, requested, requested, domain, real, remarks=remarks)
     skip, points = "", requested
     try:
-        points = condition(text).points_given(requested, source.fixed_points)
+        points = condition(text).points_available(requested, source.fixed_points)
     except NotEnoughPoints as reason:
         skip = str(reason)
     bounds = (config.angles[0], config.angles[-1])

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.evaluation import aggregate
 from bench.evaluation.conventions import CONVENTIONS, Convention, by_convention
 from bench.evaluation.loader import RunData
 from bench.report import (
@@ -29,6 +28,7 @@ from bench.report.failure_cases import worst_pairs
 from bench.report.ranking import Errors, GroupKey
 from bench.report.replay import ProblemReplay
 from bench.report.table import Table, escaped
+from common.files import write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,8 +94,8 @@ def _finish(
     all_tables = _build_tables(loaded, frames, errors, compared, options)
     page = _page(loaded, frames, errors, all_tables, replay, options)
     return [
-        aggregate.write_atomically(folder / "report.html", page),
-        aggregate.write_atomically(folder / "summary.md", _markdown(all_tables)),
+        write_atomically(folder / "report.html", page),
+        write_atomically(folder / "summary.md", _markdown(all_tables)),
         *_table_files(all_tables, folder / "tables"),
         *(file for figure in saved_figures for file in figure.files),
     ]
@@ -160,7 +160,7 @@ def _table_files(all_tables: _ReportTables, folder: Path) -> list[Path]:
     named |= {f"categories_{style.slug(*p)}": t for p, t in all_tables.categories.items()}
     named |= all_tables.paper | {"conventions": all_tables.conventions}
     return [
-        aggregate.write_atomically(folder / f"{stem}.{end}", text)
+        write_atomically(folder / f"{stem}.{end}", text)
         for stem, table in named.items()
         for end, text in (("csv", table.csv()), ("md", table.markdown()), ("tex", table.latex()))
     ]

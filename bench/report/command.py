@@ -13,6 +13,7 @@ from bench.evaluation.loader import RunData, load, merge
 from bench.planning.catalog import Catalog
 from bench.storage import run_folder
 from common.errors import InputError
+from common.files import write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -117,7 +118,7 @@ def write(request: ReportRequest, console: Console) -> None:
     aggregate.write_csvs(frames, csvs)
     if request.plain:
         text = json.dumps(loaded.run, indent=2, ensure_ascii=False)
-        aggregate.write_atomically(csvs / "run.json", text + "\n")
+        write_atomically(csvs / "run.json", text + "\n")
     finish()
     console.print(terminal_summary(frames["summary"], frames["timing"], criterion))
     for note in [*_unanswered_notes(loaded, frames["summary"]), *(loaded.run["notes"] if request.plain else [])]:

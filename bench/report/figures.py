@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bench.evaluation.aggregate import all_angles, write_atomically
+from bench.evaluation.aggregate import all_angles
 from bench.evaluation.conventions import Convention
 from bench.report import style
 from bench.report.ranking import CategoryTable, GroupKey, group_title, select_group
 from bench.report.tables import groups_of
+from common.files import write_atomically
 from common.parallel import parallel_map
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.storage.outcome import Outcome
-from common.errors import InputError, of_disk
+from common.errors import InputError, storage_error
 from datasets.problems import Problem
 
 _SCHEMA = """
@@ -91,7 +91,7 @@ def explained(path: Path) -> Iterator[None]:
             raise
         raise InputError(f"{path}: {_PROBLEMS[code]}") from error
     except OSError as error:
-        if told := of_disk(error, path):
+        if told := storage_error(error, path):
             raise told from error
         raise
 

@@ -19,7 +19,7 @@ WRITTEN = frozenset(
 )
 """Every file that a run writes into its folder; `--fresh` deletes these and nothing else."""
 _TEMPORARY = re.compile(r"\.(.+)\.\d+\.tmp")
-"""What `bench.evaluation.aggregate.write_atomically` leaves when the process is killed."""
+"""What `common.files.write_atomically` leaves when the process is killed."""
 _RUN_JSON = {"command", "config", "hash", "problem_sets"}
 _REPORT_FOLDERS = {"figures", "tables", "csv"}
 LONGEST = 200

@@ -26,20 +26,20 @@ from datasets.shapes.primitives import (
 
 
 def lamp(rng: Random) -> LabelledMesh:
-    """A floor, table, desk, arc, tripod or ceiling lamp."""
+    """Build a floor, table, desk, arc, tripod or ceiling lamp."""
     styles = (_floor_lamp, _table_lamp, _square_lamp, _tripod, _desk_lamp, _arc_lamp, _chandelier, _pendant)
     return one_of(rng, *styles)(rng)
 
 
 def shade(rng: Random, low: float, outline: Array | None = None) -> Mesh:
-    """An open shade above z = low, narrower at the top."""
+    """Build an open shade above z = low, narrower at the top."""
     wide, high = rng.uniform(0.16, 0.32), rng.uniform(0.18, 0.35)
     rows = [(wide, low), (wide * rng.uniform(0.4, 0.95), low + high)]
     return loft(stack(oval() if outline is None else outline, rows), caps=False)
 
 
 def _foot(radius: float, pole: float, height: float) -> Mesh:
-    """A round foot that runs into a pole of some height."""
+    """Build a round foot that runs into a pole of some height."""
     return revolve([(0, 0), (radius, 0), (radius, 0.02), (pole, 0.05), (pole, height), (0, height)])
 
 
@@ -59,7 +59,7 @@ def _table_lamp(rng: Random) -> LabelledMesh:
 
 
 def _square_lamp(rng: Random) -> LabelledMesh:
-    """A square shade on a square foot."""
+    """Build a square shade on a square foot."""
     square, height, thick = oval(power=0.0, n=24), rng.uniform(0.4, 1.3), rng.uniform(0.015, 0.08)
     rows = [(0, 0), (0.15, 0), (0.15, 0.04), (thick, 0.04), (thick, height), (0, height)]
     return join(loft(stack(square, rows), caps=False), shade(rng, height - 0.1, square)), "C4"
@@ -72,7 +72,7 @@ def _tripod(rng: Random) -> LabelledMesh:
 
 
 def _desk_lamp(rng: Random) -> LabelledMesh:
-    """Two arms with joints and a tilted head."""
+    """Build two arms with joints and a tilted head."""
     elbow = np.array([0, rng.uniform(0.1, 0.3), rng.uniform(0.3, 0.5)])
     head = np.array([0, -rng.uniform(0.1, 0.4), elbow[2] + rng.uniform(0.0, 0.3)])
     cone = revolve([(0.03, 0.1), (0.05, 0.06), (rng.uniform(0.09, 0.14), -0.08)])
@@ -84,7 +84,7 @@ def _desk_lamp(rng: Random) -> LabelledMesh:
 
 
 def _arc_lamp(rng: Random) -> LabelledMesh:
-    """A pole that bends over in an arc, with the shade hanging at its end."""
+    """Build a pole that bends over in an arc, with the shade hanging at its end."""
     reach, height = rng.uniform(0.4, 0.8), rng.uniform(1.1, 1.5)
     path = rounded(
         [(0, 0, 0.03), (0, 0, 0.8 * height), (0, -0.3 * reach, height), (0, -reach, height), (0, -reach, 0.85 * height)]
@@ -94,7 +94,7 @@ def _arc_lamp(rng: Random) -> LabelledMesh:
 
 
 def _chandelier(rng: Random) -> LabelledMesh:
-    """Curved arms with candle cups around a stem."""
+    """Build curved arms with candle cups around a stem."""
     n, reach = int(rng.integers(3, 9)), rng.uniform(0.3, 0.5)
     stem = revolve(
         rounded(
@@ -107,7 +107,7 @@ def _chandelier(rng: Random) -> LabelledMesh:
 
 
 def _pendant(rng: Random) -> LabelledMesh:
-    """A dome on a cord from a ceiling plate."""
+    """Build a dome on a cord from a ceiling plate."""
     drop = rng.uniform(0.3, 0.8)
     dome = rounded([(0.03, 0.0), (rng.uniform(0.05, 0.2), -0.02), (0.2, -0.15), (rng.uniform(0.15, 0.35), -0.25)])
     plate = revolve([(0, drop), (0.07, drop), (0.07, drop - 0.03), (0.012, drop - 0.04), (0.012, 0)])

@@ -30,32 +30,32 @@ _CUBE = _CORNERS[_FACES[:, [0, 1, 2, 0, 2, 3]].reshape(-1, 3)]
 
 
 def one_of(rng: Random, *options: T) -> T:
-    """One of the options, all as likely."""
+    """Return one of the options with equal probability."""
     return options[int(rng.integers(len(options)))]
 
 
 def chance(rng: Random, probability: float) -> bool:
-    """True with that probability."""
+    """Return True with a probability."""
     return bool(rng.random() < probability)
 
 
 def join(*meshes: Mesh) -> Mesh:
-    """All triangles of some meshes."""
+    """Concatenate the triangles of meshes."""
     return np.concatenate(meshes)
 
 
 def move(mesh: Mesh, x: float = 0.0, y: float = 0.0, z: float = 0.0) -> Mesh:
-    """The mesh shifted."""
+    """Shift the mesh."""
     return np.asarray(mesh + np.array([x, y, z]))
 
 
 def stretch(mesh: Mesh, x: float = 1.0, y: float = 1.0, z: float = 1.0) -> Mesh:
-    """The mesh scaled about the origin along each axis."""
+    """Scale the mesh about the origin along each axis."""
     return np.asarray(mesh * np.array([x, y, z]))
 
 
 def turn(mesh: Mesh, axis: str, angle: float) -> Mesh:
-    """The mesh turned counter-clockwise about an axis "x", "y" or "z" through the origin; radians."""
+    """Rotate the mesh counter-clockwise, in radians, about an axis "x", "y" or "z" through the origin."""
     i, j = {"x": (1, 2), "y": (2, 0), "z": (0, 1)}[axis]
     turned = mesh.copy()
     s, c = portable.sin_cos(angle)
@@ -65,65 +65,65 @@ def turn(mesh: Mesh, axis: str, angle: float) -> Mesh:
 
 
 def around(mesh: Mesh, n: int) -> Mesh:
-    """n copies of the mesh, evenly turned about z."""
+    """Join n copies of the mesh, evenly rotated about z."""
     return join(*(turn(mesh, "z", 2 * np.pi * k / n) for k in range(n)))
 
 
 def both_sides(mesh: Mesh, axis: int = 0) -> Mesh:
-    """The mesh and its mirror image across the plane where coordinate `axis` is 0."""
+    """Join the mesh and its mirror image across the plane where coordinate `axis` is 0."""
     sign = np.ones(3)
     sign[axis] = -1
     return join(mesh, mesh * sign)
 
 
 def box(x: Span, y: Span, z: Span) -> Mesh:
-    """The surface of a box, each side given as (low, high)."""
+    """Build the surface of a box, each side given as (low, high)."""
     spans = np.array([x, y, z])
     return np.asarray(_CUBE * (spans[:, 1] - spans[:, 0]) + spans[:, 0])
 
 
 def boxes(low: ArrayLike, high: ArrayLike) -> Mesh:
-    """Boxes (n) between opposite corners (n, 3) and (n, 3), or what broadcasts to that."""
+    """Build boxes (n) between opposite corners (n, 3) and (n, 3), or arrays that broadcast to that."""
     a, b = np.broadcast_arrays(np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64))
     return np.asarray(_CUBE * (b - a)[:, None, None] + a[:, None, None]).reshape(-1, 3, 3)
 
 
 def columns(*coordinates: ArrayLike) -> Array:
-    """Coordinates broadcast against each other and put side by side: (n, 3) from three."""
+    """Broadcast coordinates against each other and stack them as columns: (n, 3) from three."""
     return np.stack(np.broadcast_arrays(*(np.asarray(c, dtype=np.float64) for c in coordinates)), axis=-1)
 
 
 def sheet(grid: Array) -> Mesh:
-    """The open surface through a grid of points (m, n, 3)."""
+    """Build the open surface through a grid of points (m, n, 3)."""
     a, b, c, d = grid[:-1, :-1], grid[1:, :-1], grid[1:, 1:], grid[:-1, 1:]
     return np.stack([a, b, c, a, c, d], axis=2).reshape(-1, 3, 3)
 
 
 def fan(ring: Array, centre: Array | None = None) -> Mesh:
-    """The surface from a closed ring of points (n, 3) to a point (by default their mean) that sees all of it."""
+    """Build the surface from a closed ring of points (n, 3) to a point (by default their mean) that sees all of it."""
     apex = portable.mean(ring) if centre is None else centre
     return np.stack([ring, np.roll(ring, -1, axis=0), np.broadcast_to(apex, ring.shape)], axis=1)
 
 
 def loft(sections: Array, caps: bool = True) -> Mesh:
-    """The skin over closed sections (m, n, 3), with or without its two ends."""
+    """Build the skin over closed sections (m, n, 3), with or without its two ends."""
     skin = sheet(np.concatenate([sections, sections[:, :1]], axis=1))
     return join(skin, fan(sections[0]), fan(sections[-1])) if caps else skin
 
 
 def on_circle(angle: Array) -> Array:
-    """Points (n, 2) of the unit circle at angles (n,) in radians."""
+    """Return points (n, 2) of the unit circle at angles (n,) in radians."""
     sine, cosine = portable.sin_cos(angle)
     return np.stack([cosine, sine], axis=1)
 
 
 def unit(vectors: Array) -> Array:
-    """Vectors (..., 3) divided by their lengths."""
+    """Divide vectors (..., 3) by their lengths."""
     return np.asarray(vectors / portable.norm(vectors)[..., None])
 
 
 def plane_normal(points: Array) -> Array:
-    """The unit normal (3,) of the plane of points (k, 3); of points on a line, one of the directions across it."""
+    """Return the unit normal (3,) of the plane of points (k, 3); of points on a line, one of the directions across it."""
     away = points - points[0]
     span = away[np.argmax(portable.dot(away, away))]
     across = np.cross(span, away)
@@ -141,14 +141,14 @@ def _circle(n: int) -> Array:
 
 
 def oval(x: float = 1.0, y: float = 1.0, power: float = 1.0, n: int = SIDES) -> Array:
-    """An outline (n, 2) with half axes x and y: an ellipse, and the nearer `power` is to 0 the more a rectangle."""
+    """Return an outline (n, 2) with half axes x and y: an ellipse, and the nearer `power` is to 0 the more a rectangle."""
     ring = _circle(n)
     shaped = ring if power == 1.0 else np.sign(ring) * portable.power(np.abs(ring), power)
     return np.asarray(shaped * np.array([x, y]))
 
 
 def stack(outline: Array, profile: ArrayLike) -> Array:
-    """Sections (m, n, 3): an outline (n, 2) scaled and lifted as each row (scale, z) of a profile (m, 2) says."""
+    """Return sections (m, n, 3): an outline (n, 2) scaled and lifted as each row (scale, z) of a profile (m, 2) says."""
     rows = np.asarray(profile, dtype=np.float64)
     sections = np.empty((len(rows), len(outline), 3))
     sections[..., :2] = rows[:, None, :1] * outline
@@ -157,12 +157,12 @@ def stack(outline: Array, profile: ArrayLike) -> Array:
 
 
 def revolve(profile: ArrayLike, n: int = SIDES) -> Mesh:
-    """The surface of revolution about z of a profile (m, 2) of rows (radius, z); n = 4, 6, ... gives a pyramid's sides."""
+    """Build the surface of revolution about z of a profile (m, 2) of rows (radius, z); n = 4, 6, ... gives a pyramid's sides."""
     return loft(stack(_circle(n), profile), caps=False)
 
 
 def rounded(line: ArrayLike, times: int = 2) -> Array:
-    """An open line (m, d) with its corners cut (Chaikin), `times` over; its ends stay."""
+    """Cut the corners of an open line (m, d) `times` times (Chaikin); its ends are unchanged."""
     points = np.asarray(line, dtype=np.float64)
     for _ in range(times):
         a, b = points[:-1], points[1:]
@@ -172,12 +172,12 @@ def rounded(line: ArrayLike, times: int = 2) -> Array:
 
 
 def disc(radius: float, low: float, high: float, n: int = SIDES) -> Mesh:
-    """A closed upright cylinder."""
+    """Build a closed upright cylinder."""
     return revolve([(0, low), (radius, low), (radius, high), (0, high)], n)
 
 
 def cushion(x: Span, y: Span, z: Span, edge: float = 0.3) -> Mesh:
-    """A box with soft edges; `edge` is the share of the smallest side that is rounded off."""
+    """Build a box with soft edges; `edge` is the share of the smallest side that is rounded off."""
     low, high = np.array([x, y, z]).T
     half, middle = (high - low) / 2, (high + low) / 2
     cut = edge * half.min()
@@ -187,7 +187,7 @@ def cushion(x: Span, y: Span, z: Span, edge: float = 0.3) -> Mesh:
 
 
 def hollow(profile: ArrayLike, wall: float) -> Array:
-    """The profile (k, 2) of a vessel with a floor and a wall, from its outside (m, 2), rows (radius, z) upwards."""
+    """Return the profile (k, 2) of a vessel with a floor and a wall, from its outside (m, 2), rows (radius, z) upwards."""
     outside = np.asarray(profile, dtype=np.float64)
     floor = outside[0, 1]
     inside = np.maximum(outside[::-1] - [wall, 0.0], [0.0, floor + wall])
@@ -195,19 +195,19 @@ def hollow(profile: ArrayLike, wall: float) -> Array:
 
 
 def prism(outline: Array, low: float, high: float) -> Mesh:
-    """A closed upright prism over an outline (n, 2) whose mean sees all of it."""
+    """Build a closed upright prism over an outline (n, 2) whose mean sees all of it."""
     return loft(stack(outline, [(1, low), (1, high)]))
 
 
 def ellipsoid(x: float, y: float, z: float, centre: ArrayLike = (0, 0, 0), n: int = 16) -> Mesh:
-    """An ellipsoid with half axes x, y, z and n sides about z (n a multiple of 4)."""
+    """Build an ellipsoid with half axes x, y, z and n sides about z (n a multiple of 4)."""
     angle = np.linspace(-np.pi / 2, np.pi / 2, n // 2 + 1)
     ball = revolve(on_circle(angle), n)
     return np.asarray(ball * np.array([x, y, z]) + np.asarray(centre, dtype=np.float64))
 
 
 def rods(start: ArrayLike, end: ArrayLike, radius: ArrayLike, end_radius: ArrayLike | None = None, n: int = 8) -> Mesh:
-    """Straight round rods between points (k, 3) and (k, 3), open at their ends; radius (k,) or one for all."""
+    """Build straight round rods between points (k, 3) and (k, 3), open at their ends; radius (k,) or one for all."""
     a, b = np.broadcast_arrays(np.atleast_2d(np.asarray(start, float)), np.atleast_2d(np.asarray(end, float)))
     along = unit(b - a)
     helper = np.where(np.abs(along[:, :1]) < 0.8, [1.0, 0.0, 0.0], [0.0, 1.0, 0.0])
@@ -222,7 +222,7 @@ def rods(start: ArrayLike, end: ArrayLike, radius: ArrayLike, end_radius: ArrayL
 
 
 def tube(path: ArrayLike, radius: ArrayLike, n: int = 8) -> Mesh:
-    """A round tube along a plane path (k, 3), closed at its ends; radius (k,) or one for all."""
+    """Build a round tube along a plane path (k, 3), closed at its ends; radius (k,) or one for all."""
     points = np.asarray(path, dtype=np.float64)
     along = unit(np.gradient(points, axis=0))
     normal = plane_normal(points)
@@ -234,12 +234,12 @@ def tube(path: ArrayLike, radius: ArrayLike, n: int = 8) -> Mesh:
 
 
 def arc(start: float, stop: float, n: int = 12) -> Array:
-    """Points (n, 2) of the unit circle between two angles in radians."""
+    """Return points (n, 2) of the unit circle between two angles in radians."""
     return on_circle(np.linspace(start, stop, n))
 
 
 def corner_legs(rng: Random, x: float, y: float, height: float, thick: float) -> Mesh:
-    """Four legs from the floor up to `height` below (+-x, +-y): square or round, straight, tapered or splayed."""
+    """Build four legs from the floor up to `height` below (+-x, +-y): square or round, straight, tapered or splayed."""
     corners = np.array([[-x, -y], [x, -y], [x, y], [-x, y]])
     if chance(rng, 0.5):
         low = columns(corners[:, 0] - thick / 2, corners[:, 1] - thick / 2, 0)

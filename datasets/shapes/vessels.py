@@ -27,7 +27,7 @@ from datasets.shapes.primitives import (
 
 
 def bottle(rng: Random) -> LabelledMesh:
-    """A body, a shoulder, a neck and a cap; round, square or flat, perhaps with a handle or a spray head."""
+    """Build a body, a shoulder, a neck and a cap; round, square or flat, perhaps with a handle or a spray head."""
     radius, body, neck = rng.uniform(0.12, 0.3), rng.uniform(0.4, 0.8), rng.uniform(0.035, 0.07)
     shoulder = body + rng.uniform(0.05, 0.3)
     top = shoulder + rng.uniform(0.05, 0.3)
@@ -59,7 +59,7 @@ def bottle(rng: Random) -> LabelledMesh:
 
 
 def bowl(rng: Random) -> LabelledMesh:
-    """An open bowl with a foot: round, with flat sides, or softly square."""
+    """Build an open bowl with a foot: round, with flat sides, or softly square."""
     rim, high, foot = rng.uniform(0.25, 0.5), rng.uniform(0.12, 0.32), rng.uniform(0.35, 0.6)
     curve = [(0.92 * foot * rim, 0.02), (rng.uniform(0.75, 1.05) * rim, rng.uniform(0.1, 0.4) * high), (rim, high)]
     side = hollow([(foot * rim, 0), (foot * rim, 0.02), *rounded(curve)], rng.uniform(0.015, 0.04))
@@ -73,7 +73,7 @@ def bowl(rng: Random) -> LabelledMesh:
 
 
 def cup(rng: Random) -> LabelledMesh:
-    """A mug or a tea cup with a handle, a beaker without, a two-handled cup, or a goblet."""
+    """Build a mug or a tea cup with a handle, a beaker without, a two-handled cup, or a goblet."""
     rim, high = rng.uniform(0.28, 0.42), rng.uniform(0.5, 0.95)
     if chance(rng, 0.2):
         stem, foot = rng.uniform(0.3, 0.7), rng.uniform(0.6, 0.95) * rim
@@ -99,7 +99,7 @@ def cup(rng: Random) -> LabelledMesh:
 
 
 def vase(rng: Random) -> LabelledMesh:
-    """A tall vessel with a free profile: round, fluted, twisted, square, or with two handles."""
+    """Build a tall vessel with a free profile: round, fluted, twisted, square, or with two handles."""
     high, rim = rng.uniform(0.7, 1.2), rng.uniform(0.1, 0.22)
     belly, neck = rng.uniform(0.2, 0.38), rng.uniform(0.07, 0.16)
     at = np.array([0, 0.15, rng.uniform(0.35, 0.55), 0.8, 1]) * high
@@ -127,7 +127,7 @@ def vase(rng: Random) -> LabelledMesh:
 
 
 def _twisted(sections: Array, rate: float) -> Array:
-    """Sections (m, n, 3) each turned about z in proportion to its height."""
+    """Build sections (m, n, 3) each turned about z in proportion to its height."""
     angle = rate * sections[:, :1, 2]
     s, c = portable.sin_cos(angle)
     x, y = sections[..., 0], sections[..., 1]
@@ -135,7 +135,7 @@ def _twisted(sections: Array, rate: float) -> Array:
 
 
 def flower_pot(rng: Random) -> LabelledMesh:
-    """A pot with a rim, empty or with flowers: round, square, or a long window box."""
+    """Build a pot with a rim, empty or with flowers: round, square, or a long window box."""
     rim, high = rng.uniform(0.2, 0.3), rng.uniform(0.25, 0.45)
     base, lip = rng.uniform(0.6, 0.85) * rim, rng.uniform(0.04, 0.1)
     side = hollow([(base, 0), (0.93 * rim, high - lip), (rim, high - lip), (1.03 * rim, high)], 0.025)
@@ -152,7 +152,7 @@ def flower_pot(rng: Random) -> LabelledMesh:
 
 
 def cone(rng: Random) -> LabelledMesh:
-    """A traffic cone on a square or round foot, perhaps with raised bands, or a bare cone, whole or cut off."""
+    """Build a traffic cone on a square or round foot, perhaps with raised bands, or a bare cone, whole or cut off."""
     radius, high = rng.uniform(0.16, 0.36), rng.uniform(0.5, 0.9)
     tip = one_of(rng, 0.0, rng.uniform(0.08, 0.3)) * radius
     body = [revolve([(0, 0), (radius, 0), (tip, high), (0, high)])]

@@ -207,4 +207,4 @@ def _discovered(plugins: Path | None) -> tuple[dict[str, MethodEntry], dict[str,
         for cls in (() if source.module.__name__ == _CONTRACT else source.classes(Method))
         for name, parameters in (cls.variants or {source.name: {}}).items()
     )
-    return discovery.named(offers, "method")
+    return discovery.index(offers, "method")

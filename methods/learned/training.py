@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from common.errors import InputError, unknown
+from common.files import atomic_path
 from common.keys import digest
 from common.plugins import classes_of, package_modules
 from datasets.base import DataSet
@@ -254,9 +255,8 @@ def _save_checkpoint(trainer: Trainer, checkpoint: Path) -> None:
     import torch
 
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
-    partial = checkpoint.with_suffix(".partial")
-    torch.save(trainer.state(), partial)
-    partial.replace(checkpoint)
+    with atomic_path(checkpoint) as temporary:
+        torch.save(trainer.state(), temporary)
 
 
 def _report(trainer: Trainer, row: dict[str, float]) -> None:

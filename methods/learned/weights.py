@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from common.errors import InputError
+from common.files import write_atomically
 from methods.core.base import Unavailable
 
 if TYPE_CHECKING:
@@ -49,11 +50,9 @@ def save(file: Path, tensors: dict[str, Tensor], card: Card) -> None:
     from safetensors.torch import save as serialized
 
     file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_suffix(".partial")
     stored = {k: (v.half() if v.ndim > 1 else v).contiguous() for k, v in tensors.items()}
     # not `save_file`, which restricts the file's permissions to its owner
-    partial.write_bytes(serialized(stored, {"card": json.dumps(asdict(card))}))
-    partial.replace(file)
+    write_atomically(file, serialized(stored, {"card": json.dumps(asdict(card))}))
 
 
 def read_card(file: Path) -> Card:

@@ -20,6 +20,7 @@ from bench.storage import database, environment, run_folder
 from bench.storage.database import ResultsDatabase
 from bench.storage.environment import ROOT
 from common.errors import InputError
+from common.files import write_atomically
 from datasets.registry import DataRegistry
 from tests.bench.test_run import PLUGINS, QUICK
 
@@ -331,7 +332,7 @@ def test_a_full_disk_leaves_no_half_file(tmp_path):
 
     (tmp_path / "a.csv").write_text("old")
     with pytest.raises(InputError, match=r"a\.csv: the disk is full"):
-        aggregate.write_atomically(tmp_path / "a.csv", rows())
+        write_atomically(tmp_path / "a.csv", rows())
     assert tree(tmp_path).keys() == {"a.csv"} and (tmp_path / "a.csv").read_text() == "old"
 
 

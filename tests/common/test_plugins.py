@@ -29,7 +29,7 @@ def folder(tmp_path):
     ("text", "says"),
     [
         ("import nowhere_to_be_found.sub", "needs the package nowhere_to_be_found, which is missing: pip install"),
-        ("x = 1\n1 / 0", "does not import (ZeroDivisionError in line 2: division by zero); mend or remove it"),
+        ("x = 1\n1 / 0", "does not import (ZeroDivisionError in line 2: division by zero); fix or remove it"),
         ("def f(:", "does not import (SyntaxError in line 1"),
         ("import sys\nsys.exit(3)", "does not import (SystemExit in line 2: 3)"),
     ],

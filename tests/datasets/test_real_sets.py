@@ -14,7 +14,7 @@ from datasets import icl_nuim
 from datasets.icl_nuim_pairs import read_trajectory
 from datasets.poses import move, sample_pose
 from datasets.problems import ProblemKey, make_problem
-from datasets.registry import leaving_out
+from datasets.registry import DataRegistry
 from datasets.stanford import read_conf
 from tests.catalog import open_data
 
@@ -143,7 +143,7 @@ def test_stanford_poses_are_read_with_the_rotation_transposed(tmp_path):
         lines.append(f"bmesh {name}.ply {' '.join(map(str, [*pose[:3, 3], *quaternion]))}")
     (folder / "thing.conf").write_text("\n".join(lines))
     dataset = open_data("stanford", tmp_path)
-    assert len(dataset) == 3 and "1 scans that its .conf names are not on disk" in dataset.remarks[0]
+    assert len(dataset) == 3 and "1 scans that its .conf lists are not on disk" in dataset.remarks[0]
     for index in range(3):
         problem = real(dataset, index)
         assert residual(problem) < 1e-5 and problem.tags["overlap"] > 0.99
@@ -281,7 +281,7 @@ def test_bad_rows_are_left_out_if_asked(tmp_path):
 def test_a_truncated_file_is_one_line(tmp_path):
     write_pairs(tmp_path / "cut.h5")
     (tmp_path / "cut.h5").write_bytes((tmp_path / "cut.h5").read_bytes()[:900])
-    with pytest.raises(InputError, match=r"cut\.h5: not a whole HDF5 file"):
+    with pytest.raises(InputError, match=r"cut\.h5: not a complete HDF5 file"):
         len(open_data("pairs[path=cut.h5]", tmp_path))
 
 
@@ -333,7 +333,7 @@ def test_a_bad_file_stops_the_folder_unless_it_is_to_be_left_out(mixed, tmp_path
     np.save(mixed / "same.npy", np.ones((9, 3)))
     with pytest.raises(InputError, match=r"mine/broken\.obj: .*--skip-bad"):
         open_data("folder[path=mine]", tmp_path).labels("test")
-    dataset = open_data(leaving_out("folder[path=mine]"), tmp_path)
+    dataset = DataRegistry(tmp_path).spec("folder[path=mine]").skipping_bad().build()
     assert len(dataset.labels("test")) == 3 and "2 files are left out" in dataset.remarks[0]
 
 
@@ -341,16 +341,17 @@ def test_a_bad_file_stops_the_folder_unless_it_is_to_be_left_out(mixed, tmp_path
 
 
 def test_unknown_parameters_suggest_and_pairs_are_no_objects(tmp_path):
+    registry = DataRegistry(tmp_path)
     with pytest.raises(InputError, match="did you mean min_overlap"):
         open_data("fragments[min_overlp=0.3]", tmp_path)
     with pytest.raises(InputError, match="unknown parameter of data set folder 'root'"):
         open_data("folder[root=x]", tmp_path)
     with pytest.raises(InputError, match="a set of real pairs, not of objects"):
-        open_data("stanford", tmp_path)
+        registry.spec("stanford").objects()
     with pytest.raises(InputError, match="near must be above 0"):
         open_data("stanford[near=0]", tmp_path)
-    assert leaving_out("shapes40") == "shapes40"
-    assert leaving_out("folder[path=a]") == "folder[path=a,skip_bad=true]"
+    assert registry.spec("shapes40").skipping_bad().text == "shapes40"
+    assert registry.spec("folder[path=a]").skipping_bad().text == "folder[path=a,skip_bad=true]"
 
 
 def test_objects_are_not_taken_for_pairs_nor_pairs_for_objects(mixed, tmp_path):

@@ -1,6 +1,6 @@
-"""Draw problems of every condition, sampler and kind of data set, and print their digests as JSON.
+"""Generate problems of every condition, sampler and kind of data set, and print their digests as JSON.
 
-Arguments of `python -m tests.datasets.draw`: the data root (see `write`), and the order, "forward" or "backward".
+Arguments of `python -m tests.datasets.problem_digests`: the data root (see `write`), and the order, "forward" or "backward".
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from datasets.problems import ProblemKey, make_problem
-from datasets.registry import open_data
+from tests.catalog import open_data
 
 CONDITIONS = ("clean", "noisy", "unseen", "resampled", "partial", "outliers", "density")
 SAMPLERS = {"axis_angle": (0.0, 180.0), "haar": (90.0, 150.0), "euler45": (10.0, 40.0)}
@@ -28,18 +28,18 @@ PAIRS = (
 
 
 def keys() -> list[ProblemKey]:
-    """Keys of all problems that are drawn."""
-    found = [ProblemKey("shapes40", name, 256, index) for name in CONDITIONS for index in range(3)]
-    found += [ProblemKey("shapes40", "noisy", 64, 40 + index) for index in range(40)]  # of every category
-    found += [ProblemKey("shapes40", "clean", 64, 7, 3, "train", s, angles) for s, angles in SAMPLERS.items()]
-    found += [ProblemKey("modelnet40[layout=points]", name, 128, 1) for name in FIXED]
-    found += [ProblemKey(name, "noisy", 100, index) for name in OBJECTS for index in range(2)]
-    found += [ProblemKey(name, "real", 400, index) for name in PAIRS for index in range(2)]
-    return found
+    """Return the keys of all problems."""
+    problems = [ProblemKey("shapes40", name, 256, index) for name in CONDITIONS for index in range(3)]
+    problems += [ProblemKey("shapes40", "noisy", 64, 40 + index) for index in range(40)]  # of every category
+    problems += [ProblemKey("shapes40", "clean", 64, 7, 3, "train", s, angles) for s, angles in SAMPLERS.items()]
+    problems += [ProblemKey("modelnet40[layout=points]", name, 128, 1) for name in FIXED]
+    problems += [ProblemKey(name, "noisy", 100, index) for name in OBJECTS for index in range(2)]
+    problems += [ProblemKey(name, "real", 400, index) for name in PAIRS for index in range(2)]
+    return problems
 
 
 def digest(key: ProblemKey, root: Path) -> str:
-    """SHA-256 of a problem, its evaluation points, the pose of its source and its numbers."""
+    """Compute the SHA-256 of a problem, its evaluation points, the pose of its source and its numbers."""
     problem = make_problem(open_data(key.dataset, root), key)
     numbers = [problem.tags[name] for name in ("angle_deg", "translation", "overlap")]
     parts = problem.evaluation_points, problem.source_pose, np.array(numbers, dtype=np.float64)
@@ -47,7 +47,7 @@ def digest(key: ProblemKey, root: Path) -> str:
 
 
 def write(root: Path) -> None:
-    """Write small data sets in every layout that is read: HDF5, OFF, clouds, depth images and scans with poses."""
+    """Write small data sets in every supported layout: HDF5, OFF, clouds, depth images and scans with poses."""
     import h5py
     from PIL import Image
 
@@ -84,6 +84,6 @@ def write(root: Path) -> None:
 
 
 if __name__ == "__main__":
-    asked = keys() if sys.argv[2] == "forward" else keys()[::-1]
-    found = [digest(key, Path(sys.argv[1])) for key in asked]
-    print(json.dumps(found if sys.argv[2] == "forward" else found[::-1]))
+    order = 1 if sys.argv[2] == "forward" else -1
+    digests = [digest(key, Path(sys.argv[1])) for key in keys()[::order]]
+    print(json.dumps(digests[::order]))
