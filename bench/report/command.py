@@ -58,7 +58,7 @@ class ReportRequest:
     @property
     def folder(self) -> Path:
         """The report's folder."""
-        return run_folder.named(self.out or self._usual_name, self.reports)
+        return run_folder.resolve_folder(self.out or self._usual_name, self.reports)
 
     @property
     def _usual_name(self) -> str:
@@ -110,7 +110,7 @@ def write(request: ReportRequest, console: Console) -> None:
     redraw = ProblemReplay(loaded, request.catalog)
     frames = aggregate.tables(loaded, view, _trials_for(loaded, view, redraw))
     reports = request.folder
-    run_folder.check_report(reports)
+    run_folder.check_report_folder(reports)
     csvs = request.folders[0] if request.plain else reports / "csv"
     finish = begin_report(loaded, frames, redraw, Options(view, request.against, csvs, reports))
     aggregate.write_csvs(frames, csvs)

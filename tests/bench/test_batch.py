@@ -162,7 +162,7 @@ def test_a_record_of_an_earlier_version_is_continued(tmp_path, bench):  # noqa: 
             db.execute(f"ALTER TABLE outcomes DROP COLUMN {name}")
     pd.testing.assert_frame_equal(read(bench(*asked), "trials"), before)
     record = ResultsDatabase(folder / "record.sqlite")
-    assert len(record.done("accuracy")) == 3
+    assert len(record.finished_keys("accuracy")) == 3
     record.close()
 
 

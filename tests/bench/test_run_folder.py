@@ -85,7 +85,7 @@ def test_fresh_leaves_every_file_that_no_run_wrote(here, tmp_path, capsys, by):
 
 
 def test_fresh_deletes_what_a_run_writes_and_tells_what_stays(run, capsys):
-    assert {p.name for p in run.iterdir()} <= run_folder.WRITTEN
+    assert {p.name for p in run.iterdir()} <= run_folder.RUN_FILES
     (run / "notes.txt").write_text("mine")
     (run / "mine").mkdir()
     (run / "mine" / "record.sqlite").write_text("mine")
@@ -263,30 +263,30 @@ def sqlite_error(kind, folder):
 
 @pytest.mark.parametrize("kind", ["full", "read-only", "cannot be opened", "another process"])
 def test_what_sqlite_refuses_is_told_in_words(tmp_path, kind):
-    with pytest.raises(InputError, match=kind) as caught, database.explained(tmp_path / "record.sqlite"):
+    with pytest.raises(InputError, match=kind) as caught, database.translate_errors(tmp_path / "record.sqlite"):
         sqlite_error(kind, tmp_path)
     assert "--fresh" not in str(caught.value)
 
 
 def test_a_fault_of_ours_stays_a_fault(tmp_path):
-    with pytest.raises(sqlite3.OperationalError), database.explained(tmp_path):
+    with pytest.raises(sqlite3.OperationalError), database.translate_errors(tmp_path):
         sqlite3.connect(":memory:").execute("SELECT nothing FROM nowhere")
-    with pytest.raises(FileNotFoundError), database.explained(tmp_path):
+    with pytest.raises(FileNotFoundError), database.translate_errors(tmp_path):
         (tmp_path / "none").read_text()
 
 
 @pytest.fixture
 def little_room(monkeypatch):
     """Records may have few pages, as on a full disk; call it to make room."""
-    prepared = database._prepared
+    prepared = database._open_to_write
 
     def small(path):
         db = prepared(path)
         db.execute("PRAGMA max_page_count = 13")
         return db
 
-    monkeypatch.setattr(database, "_prepared", small)
-    return lambda: monkeypatch.setattr(database, "_prepared", prepared)
+    monkeypatch.setattr(database, "_open_to_write", small)
+    return lambda: monkeypatch.setattr(database, "_open_to_write", prepared)
 
 
 def test_a_full_disk_ends_a_run_in_one_line_and_the_same_command_continues(here, capsys, little_room):
@@ -303,7 +303,7 @@ def test_a_record_that_cannot_be_made_leaves_nothing(here, capsys, monkeypatch, 
         path.touch()
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(database, "_prepared", refuse)
+    monkeypatch.setattr(database, "_open_to_write", refuse)
     before = tree(here)
     error = refused(capsys, *SHORT, "--out", "new")
     says = {errno.ENOSPC: "full", errno.EROFS: "read-only file system"}.get(code, "no permission")
@@ -455,9 +455,9 @@ def test_a_run_that_git_would_commit_is_of_a_commit(checkout, capsys):
 
 def test_a_folder_outside_of_the_checkout_is_no_matter_of_its_commit(checkout, tmp_path):
     (checkout / "method.py").write_text("2")
-    environment.refuse_changes(tmp_path / "elsewhere")
+    environment.require_clean_checkout(tmp_path / "elsewhere")
     with pytest.raises(InputError, match=r"method\.py"):
-        environment.refuse_changes(checkout / "results" / "reference")
+        environment.require_clean_checkout(checkout / "results" / "reference")
 
 
 def test_the_usual_name_of_a_run_is_never_too_long(here, monkeypatch):

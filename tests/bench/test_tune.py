@@ -147,7 +147,7 @@ def test_only_training_objects_are_looked_at_and_held_out_ones_come_last(search,
     search("dial")
     seen = sys.modules["plugin_guarded"].Guarded.seen
     assert {split for split, _ in seen} == {"train"}
-    calls = tuning.plan(60)[-1][1]
+    calls = tuning.search_stages(60)[-1][1]
     learnt, tested = {i for _, i in seen[:calls]}, {i for _, i in seen[calls:]}
     assert tested and not learnt & tested
 
@@ -245,14 +245,14 @@ def test_settings_that_are_missing_or_broken_are_told(place, capsys, text, messa
 
 @pytest.mark.parametrize("budget", [30, 31, 60, 300, 1000, 5000])
 def test_a_search_and_its_validation_keep_to_the_budget_and_use_most_of_it(budget):
-    stages, validation = tuning.plan(budget), tuning.left_to_validate(budget)
-    used = tuning.cost(stages) + 2 * validation
-    assert budget - 1 <= used <= budget and tuning.cost(stages) <= tuning.SEARCH_SHARE * budget
+    stages, validation = tuning.search_stages(budget), tuning.validation_problems(budget)
+    used = tuning.count_calls(stages) + 2 * validation
+    assert budget - 1 <= used <= budget and tuning.count_calls(stages) <= tuning.SEARCH_SHARE * budget
     assert stages[-1][0] == 2 and validation >= 10
     calls, asked = 0, 0  # by hand: those that are left are asked what is new
     for number, problems in stages:
         calls, asked = calls + number * (problems - asked), problems
-    assert calls == tuning.cost(stages)
+    assert calls == tuning.count_calls(stages)
 
 
 class Fake:
@@ -293,16 +293,16 @@ def test_errors_count_one_at_most_failures_too_and_no_call_is_made_twice(course)
 def test_of_equals_the_faster_wins_and_the_default_is_never_dropped(course):
     console = SimpleNamespace(print=lambda *_, **__: None)
     drawn = ["m[mode=slow]", "m[mode=near]", "m[mode=far]", "m[mode=fails]"]
-    assert tuning.halve(course, ["m", *drawn], [(5, 2), (3, 4), (2, 8)], console) == "m[mode=near]"
+    assert tuning.successive_halving(course, ["m", *drawn], [(5, 2), (3, 4), (2, 8)], console) == "m[mode=near]"
     assert len(course.calls["m"]) == 8 and len(course.calls["m[mode=fails]"]) == 2
     assert len(course.calls["m[mode=slow]"]) == 4
-    assert tuning.halve(course, ["m", "m[mode=far]"], [(2, 8)], console) == "m"
+    assert tuning.successive_halving(course, ["m", "m[mode=far]"], [(2, 8)], console) == "m"
 
 
 def test_what_fails_on_held_out_objects_is_not_kept(course):
     held_out = SimpleNamespace(problems=[0] * 20)
     held_out.ask = lambda text, count: tuning.Score((0.2 if text == "m" else 0.4,) * count, 1.0)
-    entry = tuning.evaluate_all(SimpleNamespace(method="m", seed=0), "m[mode=near]", course, held_out)
+    entry = tuning.compare_with_default(SimpleNamespace(method="m", seed=0), "m[mode=near]", course, held_out)
     assert entry["values"] == {} and entry["found"] == "m[mode=near]"
     assert entry["verdict"] == "the default stays: m[mode=near] is not better on held-out objects: 0.4000, not 0.2000"
     assert entry["training"]["found"] < entry["training"]["default"]
@@ -310,14 +310,14 @@ def test_what_fails_on_held_out_objects_is_not_kept(course):
 
 def test_draws_are_different_seeded_and_within_their_ranges(place):
     space = {"real": LogUniform(0.01, 1.0), "whole": LogUniform(1, 1000), "word": ("a", None)}
-    some, more = (tuning.draw(request(place, "m"), space, n) for n in (5, 200))
+    some, more = (tuning.draw_candidates(request(place, "m"), space, n) for n in (5, 200))
     assert more[0] == "m" and more[:5] == some and len(set(more)) == 200
     values = [dict(pair.split("=") for pair in text[2:-1].split(",")) for text in more[1:]]
     real, whole = ([v[name] for v in values if name in v] for name in ("real", "whole"))
     assert all(0.01 <= float(x) <= 1 for x in real) and all(1 <= int(x) <= 1000 for x in whole)
     assert 0.3 < np.mean([float(x) < 0.1 for x in real]) < 0.7  # evenly in the logarithm
     assert 0.4 < len(real) / 199 < 0.8  # each varies by a coin
-    assert len(tuning.draw(request(place, "m"), {"word": ("a", "b")}, 200)) == 3
+    assert len(tuning.draw_candidates(request(place, "m"), {"word": ("a", "b")}, 200)) == 3
 
 
 def test_settings_survive_their_file(tmp_path):
