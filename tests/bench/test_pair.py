@@ -16,7 +16,7 @@ from bench.pair.result import read_truth
 from common.errors import InputError
 from common.keys import rng
 from datasets import formats
-from tests.bench.test_run import PLUGINS
+from tests.bench.command_line import PLUGINS
 from tests.catalog import open_data
 
 T = np.eye(4)

@@ -1,14 +1,12 @@
-"""`bench.py new` and `check`: what is written conforms, and each way not to conform is told with its mend."""
+"""Conformance checks: each detects its fault and names the fix."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 
-from bench.cli import main
+from bench.conformance import checks
 from bench.conformance.checks import CHECKS, CheckFailed
-from bench.isolation.process import ROOT
+from tests.bench.command_line import PLUGINS
 from tests.catalog import build
 
 FAULTY = '''
@@ -66,20 +64,21 @@ class Stubborn(Method):
     how: str = ""
 '''
 
+
 EXPECTED = {
     "raises": ("degenerate clouds", "source empty: IndexError: index 3 is out of bounds; fix it, or raise NoSolution"),
     "silent": ("degenerate clouds", "NoSolution has no text"),
     "mutates": ("input unchanged", "register changes the source; work on a copy"),
     "clock": ("determinism", "two calls with the same seed differ; draw from self.rng"),
     "lottery": ("determinism", "depends on the seed; set random = True"),
-    "double": ("dtype and layout", "float64 with the same values give another answer"),
+    "double": ("dtype and layout", "float64 with the same values give another pose"),
     "stages": ("stage times", "one lies inside another"),
     "index": ("point order", "not by their index"),
     "backwards": ("known poses", "maps the target into the source; return its inverse"),
     "scaled": ("rigid output", "not rigid; return T_target_source (4, 4)"),
     "wild": ("known poses", "no better than the identity"),
     "nodoc": ("docstring and kind", "NoDoc has no docstring: write one sentence"),
-    "noinit": ("initial pose", "register can't be given init"),
+    "noinit": ("initial pose", "register does not accept init"),
 }
 
 
@@ -104,42 +103,13 @@ def test_the_method_without_a_fault_is_well(faulty, check):
     CHECKS[check](build("faulty_fine", faulty))
 
 
-def test_a_crash_is_one_failed_check_and_the_others_go_on(faulty, capsys):
-    assert main.main(["check", "faulty_exits", "--plugins", str(faulty)]) == 1
-    out = capsys.readouterr().out
-    assert "FAIL  degenerate clouds    the process ended with exit code 4; find the call" in out
-    assert out.count("ok  ") == len(CHECKS) - 1 and "1 of 13 checks failed" in out
-
-
-def test_a_slow_method_ends_in_time_and_is_told_so(faulty, capsys, monkeypatch):
-    monkeypatch.setattr("bench.conformance.command.BUDGET_S", 1.0)
-    assert main.main(["check", "faulty_slow", "--plugins", str(faulty)]) == 1
-    out = capsys.readouterr().out
-    assert "no answer within" in out and "did not run within 1 s: a call takes long" in out
-
-
-def test_what_new_writes_conforms(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert main.main(["new", "my_idea", "--plugins", "mine"]) == 0
-    assert "bench.py check my_idea --plugins mine" in capsys.readouterr().out
-    assert main.main(["check", "my_idea", "--plugins", "mine"]) == 0
-    assert "13 checks passed" in capsys.readouterr().out
-    ran = subprocess.run([sys.executable, "-m", "pytest", "-q", str(tmp_path / "mine")], cwd=ROOT, capture_output=True)
-    assert ran.returncode == 0, ran.stdout
-    assert main.main(["new", "my_idea", "--plugins", "mine"]) == 2
-    assert "there is a method of that name" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["new", "My-Method"], "lower-case letters"),
-        (["new", "class"], "lower-case letters"),
-        (["new", "icp"], "there is a method of that name"),
-        (["check", "icpp"], "did you mean icp"),
-    ],
-)
-def test_bad_input_is_one_line(capsys, arguments, says):
-    assert main.main(arguments) == 2
-    error = capsys.readouterr().err
-    assert says in error and error.count("\n") == 1
+def test_the_check_of_batches_finds_what_is_wrong():
+    assert "3 pairs at once" in checks.batches(build("together", PLUGINS))
+    assert checks.batches(build("good", PLUGINS)) == "not supported"
+    for name, says in {
+        "together_few": "2 results for 3 pairs",
+        "together_raise": "broke",
+        "together_spoilt": "another",
+    }.items():
+        with pytest.raises(checks.CheckFailed, match=says):
+            checks.batches(build(name, PLUGINS))

@@ -1,3 +1,5 @@
+"""Timing phase: warm-up, budget, Ctrl-C, drift of the machine's speed."""
+
 import dataclasses
 import signal
 import threading
@@ -10,23 +12,12 @@ import pytest
 from bench.cli import main
 from bench.execution import timing
 from bench.execution.timing import sentinel_ms
-from bench.storage.run_json import drift_note
-from tests.bench.test_run import QUICK, _count
-from tests.bench.test_stop import deaf_below, limit, start, wait_until
-
-
-def test_a_changed_pace_is_said_and_a_steady_one_is_not():
-    assert drift_note(None) == drift_note([10.0, 10.2, 10.4]) == []
-    assert "changed by 10%" in drift_note([10.0, 10.2, 11.0])[0]
+from tests.bench.background_run import count_outcomes, limit, method_processes, start, wait_until
+from tests.bench.command_line import QUICK
 
 
 def test_the_sentinel_measures_work():
     assert 0.05 < sentinel_ms() < 1000
-
-
-@pytest.mark.parametrize("order", [[11.0, 10.0, 10.1], [10.0, 11.0, 10.0]])
-def test_drift_counts_in_either_direction(order):
-    assert drift_note(order)
 
 
 @pytest.fixture
@@ -51,9 +42,11 @@ def watched(tmp_path, monkeypatch):
     monkeypatch.setattr(timing, "MethodProcess", Watched)
 
     def run():
-        asked = ["--methods", "good", "slow[seconds=0.05]", "--problems", "1", "--conditions", "noisy"]
+        arguments = ["--methods", "good", "slow[seconds=0.05]", "--problems", "1", "--conditions", "noisy"]
         assert (
-            main.main([*QUICK, *asked, "--points", "60", "80", "--timing-rounds", "2", "--jobs", "2", "--out", "timed"])
+            main.main(
+                [*QUICK, *arguments, "--points", "60", "80", "--timing-rounds", "2", "--jobs", "2", "--out", "timed"]
+            )
             == 0
         )
         return events, pd.read_csv("results/timed/timing.csv").query("method.str.startswith('slow')")
@@ -87,16 +80,16 @@ def test_a_method_warms_up_no_longer_than_it_may_be_timed(watched, monkeypatch):
 
 def test_ctrl_c_while_methods_warm_up_ends_every_process(tmp_path):
     methods = ["slow[seconds=2]", "slow[seconds=2.2]", "slow[seconds=2.4]"]
-    asked = ["--methods", *methods, "--problems", "1", "--points", "60", "80", "--jobs", "2"]
-    process = start(tmp_path, *asked, "--timing-rounds", "1")
-    wait_until(lambda: _count(tmp_path / "results" / "stopped" / "record.sqlite") == 6, process)
-    wait_until(lambda: len(deaf_below(process)) == 2, process)
+    arguments = ["--methods", *methods, "--problems", "1", "--points", "60", "80", "--jobs", "2"]
+    process = start(tmp_path, *arguments, "--timing-rounds", "1")
+    wait_until(lambda: count_outcomes(tmp_path / "results" / "stopped" / "record.sqlite") == 6, process)
+    wait_until(lambda: len(method_processes(process)) == 2, process)
     time.sleep(1)
-    below = deaf_below(process)
+    children = method_processes(process)
     begun = time.monotonic()
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
-    assert process.returncode == 130 and "Traceback" not in said and "continue" in said, said
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130 and "Traceback" not in errors and "continue" in errors, errors
     assert time.monotonic() - begun < limit()
-    psutil.wait_procs(below, timeout=5)
-    assert not [p for p in below if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    psutil.wait_procs(children, timeout=5)
+    assert not [p for p in children if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]

@@ -1,0 +1,76 @@
+"""Problem groups, tasks and batches of tasks."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from bench.cli import main
+from bench.isolation.protocol import Limits, MethodSetup
+from bench.planning.tasks import (
+    BATCHES_PER_WORKER,
+    PROBLEMS_PER_BATCH,
+    Task,
+    batch_tasks,
+)
+from methods.core.registry import MethodSpec
+from tests.bench.command_line import PLUGINS
+
+
+def test_loads_hold_each_piece_once_and_one_process_and_leave_work_for_all():
+    tasks = [
+        Task(MethodSetup(MethodSpec(m), "d"), None, tuple(range(n)), Limits(1, 1))
+        for m in "abcdefgh"
+        for n in (20, 20, 5)
+    ]
+    for workers in (1, 2, 100):
+        batches = batch_tasks(tasks, workers)
+        assert [p for batch in batches for p in batch] == tasks
+        assert all(len({p.setup for p in batch}) == 1 for batch in batches)
+    assert len(batch_tasks(tasks, 1)) < len(tasks) == len(batch_tasks(tasks, 100))
+    many = batch_tasks(tasks * 40, 2)
+    assert (
+        max(sum(len(p.keys) for p in batch) for batch in many) <= PROBLEMS_PER_BATCH
+        and len(many) >= BATCHES_PER_WORKER * 2
+    )
+    assert batch_tasks([], 2) == []
+
+
+FILE = """
+methods = ["good"]
+datasets = ["blobs"]
+conditions = ["noisy"]
+points = [60]
+problems = 3
+timing-rounds = 0
+
+[[more]]
+methods = ["good", "identity"]
+datasets = ["blobs"]
+conditions = ["noisy", "clean"]
+points = [60, 40]
+"""
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("bench.report.begin_report", lambda *_: list)
+
+    def call(text, *words):
+        Path("a.toml").write_text(text)
+        return main.main(["--config", "a.toml", "--jobs", "1", "--plugins", str(PLUGINS), *words])
+
+    return call
+
+
+def test_each_method_is_asked_what_it_is_asked_for_and_nothing_twice(bench, tmp_path):
+    assert bench(FILE, "--out", "r") == 0
+    trials = pd.read_csv(tmp_path / "results" / "r" / "trials.csv")
+    count = trials.groupby(["method", "condition", "points"]).size().to_dict()
+    groups = [("noisy", 60), ("noisy", 40), ("clean", 60), ("clean", 40)]
+    assert count == {(m, *group): 3 for m in ("good", "identity") for group in groups}
+    alone = FILE.replace("points = [60, 40]", "points = [40]")
+    assert bench(alone, "--out", "s") == 0
+    trials = pd.read_csv(tmp_path / "results" / "s" / "trials.csv")
+    assert set(trials[trials["points"] == 60]["method"]) == {"good"}
