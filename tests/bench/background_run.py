@@ -13,22 +13,23 @@ from bench.isolation.process import ROOT
 from tests.bench.command_line import PLUGINS
 
 WITHIN_S = 1.0
+"""Seconds within which a run must end."""
 
 
 SLACK_S = 7.0
-"""What more is allowed on a machine that others keep busy. Waiting for a worker's piece would take 15 s, for a call for ever."""
+"""Additional seconds on a busy machine. Waiting for a worker's task would take 15 s, and for a call forever."""
 
 
 ARGUMENTS = "--datasets blobs --conditions noisy --points 60 --timing-rounds 0 --out stopped".split()
 
 
 def limit():
-    """Seconds within which a run must end."""
+    """Return the seconds within which a run must end on this machine."""
     return WITHIN_S + (SLACK_S if os.getloadavg()[0] > 0.7 * os.cpu_count() else 0)
 
 
 def start(folder, *more, run=(str(ROOT / "bench.py"),)):
-    """A run in a process group of its own, as a shell gives it one."""
+    """Start a run in its own process group, as a shell does."""
     command = [sys.executable, *run, *ARGUMENTS, *more, "--plugins", str(PLUGINS)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     env = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -36,6 +37,7 @@ def start(folder, *more, run=(str(ROOT / "bench.py"),)):
 
 
 def wait_until(condition, process, seconds=120):
+    """Wait until a condition holds while a process runs."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert process.poll() is None and time.monotonic() < deadline, process.communicate()
@@ -43,7 +45,7 @@ def wait_until(condition, process, seconds=120):
 
 
 def method_processes(process):
-    """Processes of a method among the descendants of a run."""
+    """Return the method processes among the descendants of a run."""
     processes = []
     with contextlib.suppress(psutil.Error):  # they come and go
         processes = psutil.Process(process.pid).children(recursive=True)
@@ -57,6 +59,7 @@ def _command(process):
 
 
 def count_outcomes(record):
+    """Return the number of outcomes in a results database; 0 if it does not exist yet."""
     if not record.exists():
         return 0
     try:

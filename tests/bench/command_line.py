@@ -17,6 +17,7 @@ TIME_COLUMNS = ["time_ms", "peak_mb"]
 
 
 def read_csv(folder, name):
+    """Read a CSV of a run."""
     return pd.read_csv(folder / f"{name}.csv")
 
 
@@ -24,7 +25,7 @@ SHORT = [*QUICK, "--methods", "identity", "--conditions", "noisy", "--problems",
 
 
 def tree(folder):
-    """Every entry below a folder, files with their SHA-256."""
+    """Return every entry below a folder, files with their SHA-256."""
     return {
         str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() if p.is_file() else ""
         for p in folder.rglob("*")
@@ -32,7 +33,7 @@ def tree(folder):
 
 
 def refused(capsys, *arguments):
-    """The one line with which a command line is refused."""
+    """Run a command line that must fail with one line, and return this line."""
     capsys.readouterr()
     assert main.main(list(map(str, arguments))) == 2
     error = capsys.readouterr().err
@@ -41,10 +42,10 @@ def refused(capsys, *arguments):
 
 
 def configuration(*arguments):
-    """The configuration that a command line makes."""
+    """Return the configuration and the number of jobs that a command line gives."""
     calls = []
     original = main._dry_run
-    main._dry_run = lambda config, flags: calls.append((config, flags))
+    main._dry_run = lambda config, jobs: calls.append((config, jobs))
     try:
         assert main.main([*arguments, "--dry-run", "--plugins", str(PLUGINS)]) == 0
     finally:

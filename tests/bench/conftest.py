@@ -8,9 +8,9 @@ from tests.bench.command_line import QUICK, SHORT
 
 @pytest.fixture
 def bench(tmp_path, monkeypatch, request):
-    """Run the command line in a folder of its own; returns the folder of the results.
+    """Return a function that runs a command line in an empty folder and returns the folder of the results.
 
-    Only tests that name the report draw one.
+    Reports are written only in tests with `report` in their names.
     """
     monkeypatch.chdir(tmp_path)
     if "report" not in request.node.name:

@@ -123,7 +123,7 @@ def kept(folder):
     return tomllib.loads((folder / "tuned.toml").read_text())
 
 
-def test_it_finds_the_best_value_and_a_run_shows_both(search, folder, tmp_path):
+def test_best_value_is_found_and_used_by_a_run(search, folder, tmp_path):
     output = search("dial").out
     entry = kept(folder)["dial"]["guarded_clean"]
     assert entry["values"]["turn"] == 0.5 and "better than the default on held-out objects" in entry["verdict"]
@@ -148,7 +148,7 @@ def test_it_finds_the_best_value_and_a_run_shows_both(search, folder, tmp_path):
     assert main.main([*run.split(), str(folder)]) == 2
 
 
-def test_only_training_objects_are_looked_at_and_held_out_ones_come_last(search, folder):
+def test_only_training_objects_are_used_and_held_out_ones_last(search, folder):
     search("dial")
     seen = sys.modules["plugin_guarded"].Guarded.seen
     assert {split for split, _ in seen} == {"train"}
@@ -157,7 +157,7 @@ def test_only_training_objects_are_looked_at_and_held_out_ones_come_last(search,
     assert tested and not learnt & tested
 
 
-def test_the_same_seed_finds_the_same_and_others_are_kept(search, folder):
+def test_same_seed_gives_the_same_settings_and_others_are_kept(search, folder):
     output = []
     for _ in range(2):
         search("dial", "--seed", "3")
@@ -169,7 +169,7 @@ def test_the_same_seed_finds_the_same_and_others_are_kept(search, folder):
     assert set(kept(folder)["dial"]) == {"guarded_clean", "other"} and "dial_right" in kept(folder)
 
 
-def test_the_default_stays_where_nothing_beats_it_and_says_so(search, folder):
+def test_default_stays_if_no_candidate_is_better(search, folder):
     output = search("right").out
     assert "the default stays: no candidate is better" in output
     assert f"right[tuned=guarded_clean] in {folder}/tuned.toml: no values, the same as right" in output
@@ -178,7 +178,7 @@ def test_the_default_stays_where_nothing_beats_it_and_says_so(search, folder):
     assert built.turn == 0.5
 
 
-def test_what_is_written_wins_over_tuned_values_and_a_list_tells_them(search, folder, capsys):
+def test_written_values_override_tuned_ones_and_list_shows_them(search, folder, capsys):
     search("dial")
     assert build("dial[tuned=guarded_clean,turn=0.75]", folder).turn == 0.75
     assert main.main(["list", "--plugins", str(folder)]) == 0
@@ -201,17 +201,17 @@ def test_what_is_written_wins_over_tuned_values_and_a_list_tells_them(search, fo
         (["dial", "--name", "a b"], "--name 'a b': use letters, digits and _ only"),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line(search, folder, words, message):
+def test_invalid_request_is_one_line(search, folder, words, message):
     error = search(*words, expect=2).err
     assert message in error and error.count("\n") == 1 and not (folder / "tuned.toml").exists()
 
 
-def test_what_a_variant_fixes_stays_fixed_and_a_default_is_not_drawn(folder):
+def test_space_excludes_fixed_parameters_and_default_values(folder):
     assert tuning.search_space(request(folder)) == {"turn": (0.25, 0.5, 0.75), "note_it": (2,)}
     assert tuning.search_space(request(folder, "dial_right")) == {"note_it": (2,)}
 
 
-def test_what_methods_say_may_vary_are_values_that_they_take(folder):
+def test_declared_search_values_are_valid(folder):
     for method, offer in MethodRegistry().entries.items():
         for name, where in offer.cls.search.items():
             for value in (where.low, where.high) if isinstance(where, LogUniform) else where:
@@ -241,7 +241,7 @@ def request(folder, method="dial"):
         ("[dial.a]\nvalues = {trun = 1}", "unknown parameter of method dial 'trun'; did you mean turn"),
     ],
 )
-def test_settings_that_are_missing_or_broken_are_told(folder, capsys, text, message):
+def test_missing_or_broken_settings_are_reported(folder, capsys, text, message):
     (folder / "tuned.toml").write_text(text)
     words = ["--methods", "dial[tuned=a]", "--datasets", "guarded", "--plugins", str(folder), "--dry-run"]
     assert main.main(words) == 2
@@ -249,7 +249,7 @@ def test_settings_that_are_missing_or_broken_are_told(folder, capsys, text, mess
 
 
 @pytest.mark.parametrize("budget", [30, 31, 60, 300, 1000, 5000])
-def test_a_search_and_its_validation_keep_to_the_budget_and_use_most_of_it(budget):
+def test_search_and_validation_use_the_budget(budget):
     stages, validation = tuning.search_stages(budget), tuning.validation_problems(budget)
     used = tuning.count_calls(stages) + 2 * validation
     assert budget - 1 <= used <= budget and tuning.count_calls(stages) <= tuning.SEARCH_SHARE * budget
@@ -287,7 +287,7 @@ def evaluator(folder):
     return tuning.CandidateEvaluator(FakeProcess(problems), problems)
 
 
-def test_errors_count_one_at_most_failures_too_and_no_call_is_made_twice(evaluator):
+def test_errors_are_at_most_one_and_no_call_is_made_twice(evaluator):
     for text, mean in {"m": 0.3, "m[mode=near]": 0.1, "m[mode=far]": 1.0, "m[mode=fails]": 1.0}.items():
         assert evaluator.score(text, 5).mean == pytest.approx(mean)
     assert evaluator.process.calls == 20
@@ -295,7 +295,7 @@ def test_errors_count_one_at_most_failures_too_and_no_call_is_made_twice(evaluat
     assert len(evaluator.score("m", 4).errors) == 4 and evaluator.process.calls == 23
 
 
-def test_of_equals_the_faster_wins_and_the_default_is_never_dropped(evaluator):
+def test_faster_of_equal_candidates_wins_and_the_default_is_never_dropped(evaluator):
     console = SimpleNamespace(print=lambda *_, **__: None)
     drawn = ["m[mode=slow]", "m[mode=near]", "m[mode=far]", "m[mode=fails]"]
     assert tuning.successive_halving(evaluator, ["m", *drawn], [(5, 2), (3, 4), (2, 8)], console) == "m[mode=near]"
@@ -304,7 +304,7 @@ def test_of_equals_the_faster_wins_and_the_default_is_never_dropped(evaluator):
     assert tuning.successive_halving(evaluator, ["m", "m[mode=far]"], [(2, 8)], console) == "m"
 
 
-def test_what_fails_on_held_out_objects_is_not_kept(evaluator):
+def test_candidate_worse_on_held_out_objects_is_not_kept(evaluator):
     held_out = SimpleNamespace(problems=[0] * 20)
     held_out.score = lambda text, count: tuning.Score((0.2 if text == "m" else 0.4,) * count, 1.0)
     entry = tuning.compare_with_default(SimpleNamespace(method="m", seed=0), "m[mode=near]", evaluator, held_out)
@@ -313,7 +313,7 @@ def test_what_fails_on_held_out_objects_is_not_kept(evaluator):
     assert entry["training"]["found"] < entry["training"]["default"]
 
 
-def test_draws_are_different_seeded_and_within_their_ranges(folder):
+def test_candidates_are_different_seeded_and_within_their_ranges(folder):
     space = {"real": LogUniform(0.01, 1.0), "whole": LogUniform(1, 1000), "word": ("a", None)}
     some, more = (tuning.draw_candidates(request(folder, "m"), space, n) for n in (5, 200))
     assert more[0] == "m" and more[:5] == some and len(set(more)) == 200
@@ -325,7 +325,7 @@ def test_draws_are_different_seeded_and_within_their_ranges(folder):
     assert len(tuning.draw_candidates(request(folder, "m"), {"word": ("a", "b")}, 200)) == 3
 
 
-def test_settings_survive_their_file(tmp_path):
+def test_settings_are_read_back_unchanged(tmp_path):
     file = tmp_path / "tuned.toml"
     values = {"a": 0.25, "b": 3, "c": True, "d": "none", "e": 'say "é"\n', "f": [1, 2.5], "g": 1e-07, "h": {"i": []}}
     tuning.save_settings(file, "a-b", "x", {"values": values})
@@ -333,7 +333,7 @@ def test_settings_survive_their_file(tmp_path):
     assert read_tuned(file) == {"a-b": {"x": {"values": values}}, "b.c": {"x": {"values": {}, "n": 1}}}
 
 
-def test_what_comes_with_the_bench_can_be_built():
+def test_built_in_settings_can_be_built():
     for method, entries in read_tuned(BUILT_IN).items():
         for name, entry in entries.items():
             built = build(f"{method}[tuned={name}]").parameters

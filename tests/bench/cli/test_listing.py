@@ -10,7 +10,7 @@ from tests.bench.command_line import PLUGINS
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
 
-def test_list_says_kind_device_weights_licence_and_place(capsys):
+def test_list_shows_kind_device_weights_licence_and_folder(capsys):
     assert main.main(["list", "--data", "mydata", "--plugins", str(PLUGINS)]) == 0
     lines = capsys.readouterr().out.splitlines()
     weights = lines.index("weights of learned methods")
@@ -25,7 +25,7 @@ def test_list_says_kind_device_weights_licence_and_place(capsys):
     assert "needs no files" in lines[lines.index(rows["shapes40"]) + 1]
 
 
-def test_the_card_of_a_weight_file_is_read_without_a_library():
+def test_card_equals_that_read_by_the_library():
     from methods.learned.weights import read_card
 
     file = next(listing.WEIGHTS.glob("*.safetensors"))

@@ -9,6 +9,7 @@ import pytest
 from bench.cli import main
 from bench.planning.config import RunConfig
 from bench.storage.environment import ROOT
+from datasets.registry import DataRegistry
 from tests.bench.command_line import PLUGINS, QUICK, SHORT, configuration, refused
 
 
@@ -47,7 +48,7 @@ def test_help_and_list(capsys):
         assert f"  {name} " in out
 
 
-def test_a_recorded_command_names_no_folder_of_the_data():
+def test_recorded_command_hides_the_data_folder():
     given = ["--methods", "icp[trim=.3]", "--data", "/home/me/my data", "--datasets", "modelnet40"]
     assert main._command_text(given) == "bench.py --methods 'icp[trim=.3]' --data $BENCH_DATA --datasets modelnet40"
     assert main._command_text(["--data=/home/me"]) == "bench.py --data=$BENCH_DATA"
@@ -58,7 +59,7 @@ def test_a_bad_flag_is_one_line(project, capsys, typed):
     refused(capsys, *(typed if typed == ["report"] else [*SHORT, *typed]))
 
 
-def test_a_terminal_that_knows_ascii_alone_gets_a_table(finished_run, capsys, monkeypatch):
+def test_ascii_terminal_gets_an_aligned_table(finished_run, capsys, monkeypatch):
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
     assert main.main(["report", "r", "--out", "x"]) == 0
@@ -68,16 +69,16 @@ def test_a_terminal_that_knows_ascii_alone_gets_a_table(finished_run, capsys, mo
     assert len({len(line.rstrip()) for line in lines if line.startswith("|")}) == 1  # its columns are aligned
 
 
-def test_the_usual_name_of_a_run_is_never_too_long(project, monkeypatch):
+def test_the_default_name_of_a_run_is_short(project, monkeypatch):
     flags = main._parser(train=False)[0].parse_args(["run"])
-    many = ", ".join(f"folder[path=scans{i}]" for i in range(40))
-    made = object.__new__(RunConfig)
-    object.__setattr__(made, "datasets", tuple(many.split(", ")))
+    config = object.__new__(RunConfig)
+    datasets = tuple(DataRegistry.at().spec(f"pairs[path=scans{i}.h5]") for i in range(40))
+    object.__setattr__(config, "datasets", datasets)
     monkeypatch.setattr(RunConfig, "hash", "0" * 64)
-    assert len(main._run_folder(made, flags).name) < 100
+    assert len(main._run_folder(config, flags).name) < 100
 
 
-def test_a_reader_that_has_seen_enough_is_no_error():
+def test_closed_pipe_is_no_error():
     arguments = f"{sys.executable} {ROOT / 'bench.py'} list | head -n 1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", arguments], capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.startswith("methods") and not done.stderr
@@ -87,7 +88,7 @@ HEAVY = {"torch", "open3d", "pandas", "matplotlib", "plotly", "h5py", "trimesh",
 
 
 @pytest.mark.parametrize(("arguments", "without"), [("['--help']", {*HEAVY, "numpy", "scipy"}), ("['list']", HEAVY)])
-def test_what_everybody_begins_with_loads_no_large_library(arguments, without):
+def test_help_and_list_import_no_large_library(arguments, without):
     """What they cost is measured by performance/harness.py; project is why they stay that cheap."""
     code = f"import sys, contextlib\nfrom bench.cli import main\nwith contextlib.suppress(SystemExit): main.main({arguments})\n"
     code += "print(*{name.split('.')[0] for name in sys.modules})"
@@ -95,14 +96,14 @@ def test_what_everybody_begins_with_loads_no_large_library(arguments, without):
     assert not without & set(done.stdout.splitlines()[-1].split())
 
 
-def test_a_python_without_the_packages_is_told_which_has_them():
+def test_missing_packages_are_reported_with_the_fix():
     arguments = [sys.executable, "-S", str(ROOT / "bench.py"), "--methods", "icp", "--dry-run"]  # -S: no site-packages
     done = subprocess.run(arguments, capture_output=True, text=True)
     assert done.returncode == 2 and "package numpy is missing" in done.stderr
     assert "make bench" in done.stderr and ".venv/bin/python" in done.stderr
 
 
-def test_a_module_of_ours_that_is_missing_is_a_fault(monkeypatch):
+def test_missing_module_of_this_repository_is_raised(monkeypatch):
     monkeypatch.setitem(sys.modules, "bench.cli.listing", None)
     with pytest.raises(ModuleNotFoundError):
         main.main(["list"])
@@ -119,12 +120,12 @@ def test_a_module_of_ours_that_is_missing_is_a_fault(monkeypatch):
         ("train --metod x", "unknown flag of train '--metod'"),
     ],
 )
-def test_a_misspelt_command_or_flag_gets_the_nearest_name(capsys, typed, says):
+def test_misspelt_command_or_flag_gets_a_suggestion(capsys, typed, says):
     assert main.main(typed.split()) == 2
     error = capsys.readouterr().err
     assert says in error and error.count("\n") == 1
 
 
-def test_an_abbreviated_flag_is_taken(capsys):
+def test_abbreviated_flag_is_accepted(capsys):
     config, _ = configuration("--method", "good", "--dataset", "blobs")
     assert [m.text for m in config.methods] == ["good"] and [d.text for d in config.datasets] == ["blobs"]

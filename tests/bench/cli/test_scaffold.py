@@ -9,7 +9,7 @@ from bench.cli import main
 from bench.isolation.process import ROOT
 
 
-def test_what_new_writes_conforms(tmp_path, monkeypatch, capsys):
+def test_written_method_conforms(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main.main(["new", "my_idea", "--plugins", "mine"]) == 0
     assert "bench.py check my_idea --plugins mine" in capsys.readouterr().out

@@ -92,18 +92,18 @@ def faulty(tmp_path_factory):
 
 
 @pytest.mark.parametrize("how", EXPECTED)
-def test_each_fault_is_found_by_its_check_and_tells_the_mend(faulty, how):
+def test_each_fault_is_detected_by_its_check_with_a_fix(faulty, how):
     check, says = EXPECTED[how]
     with pytest.raises(CheckFailed, match=re.escape(says)):
         CHECKS[check](build(f"faulty_{how}", faulty))
 
 
 @pytest.mark.parametrize("check", CHECKS)
-def test_the_method_without_a_fault_is_well(faulty, check):
+def test_method_without_fault_passes(faulty, check):
     CHECKS[check](build("faulty_fine", faulty))
 
 
-def test_the_check_of_batches_finds_what_is_wrong():
+def test_check_of_batches_detects_faults():
     assert "3 pairs at once" in checks.batches(build("together", PLUGINS))
     assert checks.batches(build("good", PLUGINS)) == "not supported"
     for name, says in {

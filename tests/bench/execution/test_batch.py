@@ -32,7 +32,7 @@ def start_process():
         one.close()
 
 
-def test_a_run_in_batches_gives_the_same_and_says_so(bench):
+def test_batches_give_the_same_results_with_a_note(bench):
     arguments = ["--methods", "together", "good", "--problems", 19, "--conditions", "noisy"]
     alone, batched = bench(*arguments, out="alone"), bench(*arguments, "--batch", 8, out="batched")
     one, several = read_csv(alone, "trials"), read_csv(batched, "trials")
@@ -50,7 +50,7 @@ def test_a_run_in_batches_gives_the_same_and_says_so(bench):
     assert np.isnan(timing.loc["together", "time_ms_median"]) and timing.loc["good", "time_ms_median"] > 0
 
 
-def test_throughput_stands_beside_latency_and_apart_from_it(bench):
+def test_throughput_is_separate_from_latency(bench):
     folder = bench("--methods", "together", "good", "--problems", 3, "--conditions", "noisy", "--timing-rounds", 2)
     poses, timing = read_csv(folder, "poses"), read_csv(folder, "timing")
     arguments = poses.groupby(["phase", "method", "batch"]).size().to_dict()
@@ -82,14 +82,14 @@ def test_throughput_stands_beside_latency_and_apart_from_it(bench):
         ("together_give_up", ["no_solution"] * 5, "none of them"),
     ],
 )
-def test_what_goes_wrong_in_a_batch_is_the_outcome_of_the_right_problems(start_process, method, expected, says):
+def test_faults_in_a_batch_belong_to_the_right_problems(start_process, method, expected, says):
     outcomes = pool_worker.solve_problems(start_process(method), pairs(5), "accuracy", 0)
     assert [o.problem for o in outcomes] == [p.key.id for p in pairs(5)]
     assert [o.status for o in outcomes] == expected and all(o.batch == 5 for o in outcomes)
     assert says in outcomes[1].message and all((o.pose is None) == (o.status != "ok") for o in outcomes)
 
 
-def test_pairs_of_other_sizes_go_in_calls_of_their_own(start_process):
+def test_pairs_of_other_sizes_get_their_own_calls(start_process):
     mixed = [*pairs(2, 50), *pairs(1, 60), *pairs(3, 50)[2:]]
     outcomes = pool_worker.solve_problems(start_process("together"), mixed, "accuracy", 0)
     sizes = {o.problem: o.batch for o in outcomes}
@@ -97,7 +97,7 @@ def test_pairs_of_other_sizes_go_in_calls_of_their_own(start_process):
     assert all(o.status == "ok" for o in outcomes)
 
 
-def test_only_clouds_and_a_seed_cross_with_a_batch(start_process, monkeypatch):
+def test_only_clouds_and_a_seed_are_sent_with_a_batch(start_process, monkeypatch):
     sent, one = [], start_process("together")
     one.start()
     exchange = one._exchange
@@ -112,6 +112,6 @@ def test_only_clouds_and_a_seed_cross_with_a_batch(start_process, monkeypatch):
     assert timeout == 3 * 20
 
 
-def test_random_methods_and_chains_take_no_batches():
+def test_random_methods_and_chains_support_no_batches():
     methods = {name: build(name, PLUGINS) for name in ("together", "together+icp", "good", "lottery")}
     assert [name for name, method in methods.items() if method.solves_batches] == ["together"]

@@ -69,7 +69,7 @@ def test_a_run_survives_a_killed_worker_and_equals_a_local_one(cluster, tmp_path
         (["--backend", "dask", "--scheduler", "tcp://127.0.0.1:1"], "no answer"),
     ],
 )
-def test_a_scheduler_that_is_not_there_is_one_line(flags, says, tmp_path, monkeypatch, capsys):
+def test_missing_scheduler_is_one_line(flags, says, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("bench.execution.executor.CONNECT_TIMEOUT_S", 1)
     assert main.main([*ARGUMENTS, "--timing-rounds", "0", "--out", "x", *flags]) == 2

@@ -62,7 +62,7 @@ def solved(*batch):
 
 
 @pytest.mark.parametrize("call", [0.001, 0.7, 4.0, 14.9, 44.0])
-def test_a_lost_worker_costs_a_minute_at_most_unless_a_single_call_takes_longer(clock, call):
+def test_lost_worker_costs_at_most_a_minute_or_one_call(clock, call):
     clock.call = call
     outcomes = solved(task())
     ahead = call if call < PIPELINE_BELOW_S else 0.0  # one more was sent
@@ -72,14 +72,14 @@ def test_a_lost_worker_costs_a_minute_at_most_unless_a_single_call_takes_longer(
     )
 
 
-def test_a_call_is_not_cut_and_a_batch_is_one_call(clock):
+def test_call_is_not_interrupted_and_a_batch_is_one_call(clock):
     clock.call = 100.0
     assert len(solved(task())) == 1
     clock.call = 1.0
     assert [o.batch for o in solved(task(64, batch=32))] == [32] * 32
 
 
-def test_the_pieces_of_a_load_share_the_patience_and_each_outcome_comes_with_its_piece(clock):
+def test_tasks_of_a_batch_share_the_flush_interval(clock):
     batch = [task(), task(64, batch=32), task(3)]
     clock.call = 0.01
     results = pool_worker.solve_batch(batch)
@@ -91,7 +91,7 @@ def test_the_pieces_of_a_load_share_the_patience_and_each_outcome_comes_with_its
 
 
 @pytest.mark.parametrize("call", [0.1, 1.0])
-def test_data_that_break_end_a_load_but_lose_nothing_finished(clock, monkeypatch, call):
+def test_broken_data_end_a_batch_but_keep_finished_outcomes(clock, monkeypatch, call):
     usual = ProblemGroup.problem
 
     def problem(group, key):
@@ -107,12 +107,12 @@ def test_data_that_break_end_a_load_but_lose_nothing_finished(clock, monkeypatch
         solved(replace(task(), keys=task().keys[2:]))
 
 
-def test_a_worker_that_was_asked_to_stop_takes_no_more(clock, monkeypatch):
+def test_interrupted_worker_starts_no_more_calls(clock, monkeypatch):
     monkeypatch.setattr(interrupt, "requested", lambda: clock.now >= 3)
     assert len(solved(task())) == 3
 
 
-def test_a_call_given_up_keeps_those_before_it(clock, monkeypatch):
+def test_abandoned_call_keeps_the_outcomes_before_it(clock, monkeypatch):
     given = InstantProcess._call
 
     def call(child, *rest):

@@ -48,7 +48,7 @@ def test_trials_are_byte_identical_for_any_number_of_jobs(bench, jobs):
     assert texts[0] == texts[1] and len(read_csv(one, "trials")) == 200
 
 
-def test_every_kind_of_misbehaviour_is_an_outcome_and_spares_the_others(bench, capsys):
+def test_every_failure_is_an_outcome_and_affects_no_other_method(bench, capsys):
     hows = (
         "segfault exit kill sleep shape nan reflection scale text none print mutate memory raise give_up unset broken"
     )
@@ -94,13 +94,13 @@ def test_every_kind_of_misbehaviour_is_an_outcome_and_spares_the_others(bench, c
     assert (failed["recall"] == 0).all() and (failed["answered"] == 0).all() and (failed["problems"] == 2).all()
 
 
-def test_a_method_that_never_answers_is_told_with_its_reason(bench, capsys):
+def test_method_without_any_pose_is_shown_with_the_reason(bench, capsys):
     bench("--methods", "bad_shape", "good", "--problems", 2, "--conditions", "noisy")
     lines = [line for line in capsys.readouterr().out.splitlines() if "never answered" in line]
     assert len(lines) == 1 and lines[0].startswith("bad_shape never answered: invalid, the pose has shape")
 
 
-def test_a_method_whose_file_changed_is_not_continued(bench, tmp_path, capsys):
+def test_changed_method_file_is_not_continued(bench, tmp_path, capsys):
     (tmp_path / "mine").mkdir()
     for name in ("good.py", "blobs.py"):
         shutil.copy(PLUGINS / name, tmp_path / "mine")
@@ -125,7 +125,7 @@ def test_a_method_whose_file_changed_is_not_continued(bench, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("method", ["taught", "taught+icp"])
-def test_a_method_whose_helper_or_weights_changed_is_not_continued(bench, tmp_path, capsys, method):
+def test_changed_helper_or_weights_are_not_continued(bench, tmp_path, capsys, method):
     mine = tmp_path / "mine"
     mine.mkdir()
     shutil.copy(PLUGINS / "blobs.py", mine)
@@ -146,7 +146,7 @@ def test_a_method_whose_helper_or_weights_changed_is_not_continued(bench, tmp_pa
     assert "helper.py, helper/__init__.py changed since; give --fresh" in capsys.readouterr().err
 
 
-def test_what_changed_before_there_was_an_outcome_is_no_reason_to_refuse(bench, tmp_path, capsys):
+def test_changes_before_the_first_outcome_are_accepted(bench, tmp_path, capsys):
     mine = tmp_path / "mine"
     mine.mkdir()
     shutil.copy(PLUGINS / "blobs.py", mine)
@@ -222,7 +222,7 @@ def test_the_same_command_continues_and_another_configuration_is_refused(bench, 
     assert not read_csv(folder, "trials")["rmse"].equals(whole["rmse"])
 
 
-def test_a_killed_run_keeps_what_it_reported_and_ends_equal(bench, tmp_path):
+def test_killed_run_keeps_its_outcomes_and_continues_to_the_same_results(bench, tmp_path):
     arguments = [
         "--methods",
         "good",
@@ -248,7 +248,7 @@ def test_a_killed_run_keeps_what_it_reported_and_ends_equal(bench, tmp_path):
     assert same[0] == same[1]
 
 
-def test_a_method_whose_package_is_missing_was_not_asked(bench, capsys):
+def test_method_with_missing_package_is_not_run(bench, capsys):
     folder = bench("--methods", "needy", "good", "needy+icp", "--problems", 2, "--conditions", "noisy", out="needy")
     assert set(read_csv(folder, "trials").query("method != 'good'")["status"]) == {"skipped"}
     facts = capsys.readouterr().out
@@ -266,7 +266,7 @@ def test_a_report_of_a_stopped_run_says_so(bench, capsys):
     assert any("stopped before its end" in note for note in json.loads((folder / "run.json").read_text())["notes"])
 
 
-def test_points_that_fixed_sets_lack_are_skipped_with_the_reason(bench, capsys):
+def test_too_many_points_for_a_fixed_set_are_skipped_with_the_reason(bench, capsys):
     folder = bench("--methods", "good", "--problems", 2, "--points", "100", "150", "300")
     trials = read_csv(folder, "trials")
     given = trials.groupby(["condition", "points"])["status"].first().to_dict()
@@ -277,7 +277,7 @@ def test_points_that_fixed_sets_lack_are_skipped_with_the_reason(bench, capsys):
     assert summary[summary.points == 300]["problems"].eq(0).all()
 
 
-def test_repeats_are_of_random_methods_and_the_first_is_as_ever(bench):
+def test_only_random_methods_are_repeated_and_the_first_repeat_is_unchanged(bench):
     arguments = ["--methods", "good", "lottery", "oracle", "--problems", 6, "--conditions", "noisy"]
     once, thrice = bench(*arguments, out="once"), bench(*arguments, "--repeats", 3, "--jobs", 2, out="thrice")
     few, many = read_csv(once, "trials"), read_csv(thrice, "trials")

@@ -63,7 +63,7 @@ def test_all_processes_start_and_warm_up_before_one_is_timed_alone(watched):
     assert sum(what == "call" for what, _, _ in warm) == 4 and len(after) == 8, "two methods, two sizes, two rounds"
 
 
-def test_a_method_warms_up_no_longer_than_it_may_be_timed(watched, monkeypatch):
+def test_warm_up_is_limited_by_the_timing_budget(watched, monkeypatch):
     """The first size uses the time up, of both: a warm-up and one call; the other size is neither warmed up for nor timed."""
     usual = timing.TimingPhase.__init__
 

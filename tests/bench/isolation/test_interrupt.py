@@ -26,7 +26,7 @@ sys.exit(main())
 
 @pytest.mark.parametrize("to", ["driver", "group"])
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_ctrl_c_ends_a_run_whose_methods_sit_in_native_code(tmp_path, jobs, to):
+def test_ctrl_c_ends_a_run_with_methods_in_native_code(tmp_path, jobs, to):
     """`bad_deaf` ignores SIGINT and holds the interpreter lock. Slow calls before it are finished but not yet handed in."""
     arguments = ["--methods", "slow[seconds=0.2]", "bad_deaf", "--problems", str(4 * jobs), "--jobs", str(jobs)]
     process = start(tmp_path, *arguments)
@@ -47,7 +47,7 @@ def test_ctrl_c_ends_a_run_whose_methods_sit_in_native_code(tmp_path, jobs, to):
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_ctrl_c_hands_in_what_workers_have_finished(tmp_path, jobs):
+def test_ctrl_c_stores_finished_outcomes_of_workers(tmp_path, jobs):
     """A piece of twenty calls of 0.2 s is in the middle; its finished part is in the record, and the same command continues."""
     arguments = ["--methods", "slow[seconds=0.2]", "--problems", "40", "--jobs", str(jobs)]
     process = start(tmp_path, *arguments, run=("-c", PATIENT))

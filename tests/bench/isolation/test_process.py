@@ -48,7 +48,7 @@ def test_a_call_that_is_killed_twice_has_crashed():
         slow_process.close()
 
 
-def test_a_signal_whose_handler_takes_longer_than_a_look_does_not_stretch_the_deadline():
+def test_slow_signal_handler_does_not_delay_the_timeout():
     """Python 3.11's SimpleQueue.get then waits for ever, and the time-out never comes."""
     slow_process = MethodProcess(MethodSetup(spec("slow[seconds=6]", PLUGINS), "blobs"), Limits(0.7, 4))
     before = signal.signal(signal.SIGALRM, lambda *_: time.sleep(0.2))
@@ -79,7 +79,7 @@ def calls(*firsts, points=20, requested=None):
         yield first, RegisterRequest((source,), (source,), 0)
 
 
-def test_calls_that_follow_each_other_get_their_own_answers(picky):
+def test_consecutive_calls_get_their_own_replies(picky):
     arguments = [1.0, 2.0, SLEEP, 3.0, EXIT, 4.0, 5.0, KILL, 6.0]
     ends = {SLEEP: "timeout", EXIT: "crash", KILL: "crash"}
     replies = list(picky.replies(calls(*arguments)))
@@ -90,7 +90,7 @@ def test_calls_that_follow_each_other_get_their_own_answers(picky):
             assert reply.pairs[0].pose[:3, 3].tolist() == [first] * 3
 
 
-def test_the_next_call_is_sent_while_the_method_works_on_a_brief_one(picky, monkeypatch):
+def test_next_call_is_sent_ahead_after_a_short_one(picky, monkeypatch):
     requested = []
     seen = [len(requested) for _ in picky.replies(calls(1, 2, 3, 4, requested=requested))]
     assert seen == [1, 3, 4, 4]  # how brief it is, is known after the first
@@ -99,7 +99,7 @@ def test_the_next_call_is_sent_while_the_method_works_on_a_brief_one(picky, monk
     assert [len(requested) for _ in picky.replies(calls(1, 2, 3, requested=requested))] == [1, 2, 3]
 
 
-def test_clouds_that_no_pipe_holds_are_not_sent_ahead(picky):
+def test_clouds_larger_than_the_pipe_are_not_sent_ahead(picky):
     big = 60_000  # 720 kB a cloud
     for _, reply in picky.replies([*calls(1), *calls(2, 3, points=big), *calls(4)]):
         assert reply.status == "ok"
@@ -109,7 +109,7 @@ def test_clouds_that_no_pipe_holds_are_not_sent_ahead(picky):
     assert time.monotonic() - begun < 20  # writing never waited for the sleeper
 
 
-def test_replies_that_nobody_waits_for_are_not_taken_for_others(picky):
+def test_abandoned_replies_are_not_mistaken_for_others(picky):
     replies = picky.replies(calls(1, 2, 3, 4))
     next(replies), next(replies)
     replies.close()
@@ -129,7 +129,7 @@ def test_broken_input_comes_after_the_replies_before_it(picky):
     assert replies == [1, 2, 3]
 
 
-def test_limits_hold_for_a_call_that_nobody_watches_while_the_next_is_drawn(picky):
+def test_limits_hold_for_a_call_while_the_next_problem_is_generated(picky):
     """It may have answered by then; whether it kept to its limits must not depend on how fast problems are generated."""
     picky.limits = Limits(0.6, 0.2)
 
@@ -142,7 +142,7 @@ def test_limits_hold_for_a_call_that_nobody_watches_while_the_next_is_drawn(pick
     assert replies == [(1, "ok"), (NAP, "timeout"), (LARGE, "out_of_memory"), (2, "ok")]
 
 
-def test_an_answer_counts_though_the_process_is_gone_before_the_next_call_is_sent(picky):
+def test_reply_counts_if_the_process_ends_before_the_next_call(picky):
     def generated():
         yield from calls(1, 2, 3)
         time.sleep(0.5)  # 3 is answered meanwhile
@@ -154,7 +154,7 @@ def test_an_answer_counts_though_the_process_is_gone_before_the_next_call_is_sen
     assert replies == [(1, "ok"), (2, "ok"), (3, "ok"), (4, "ok")]
 
 
-def test_only_two_clouds_and_a_seed_cross_into_a_worker(monkeypatch):
+def test_only_clouds_and_a_seed_are_sent_to_a_method(monkeypatch):
     """Every byte that goes to the worker is read here: an array or string that holds the truth would show."""
     sent = []
     real = pickle.dumps

@@ -10,17 +10,15 @@ from bench.planning import config_file
 from tests.bench.command_line import PLUGINS, QUICK, configuration, refused
 
 
-def test_a_toml_stands_for_the_command_line_and_typed_flags_win(empty_folder):
+def test_toml_equals_flags_and_flags_have_priority(empty_folder):
     (empty_folder / "mine.toml").write_text(
         'methods = ["good", "icp[trim=0.2]"]\ndatasets = "blobs"\nconditions = ["noisy"]\npoints = [50, 60]\nproblems = 7\n'
         "memory_limit = 2.5\nskip_bad = false\njobs = 1\n[limits]\ngood = 0.5\n[timing]\nrounds = 1\n"
     )
-    config, flags = configuration("--config", "mine.toml", "--problems", "9")
-    assert [m.text for m in config.methods] == ["good", "icp[trim=0.2]"] and config.points == config.timing_points == (
-        50,
-        60,
-    )
-    assert (config.problems, config.memory_limit_gb, config.limit(config.methods[0]), flags.jobs) == (9, 2.5, 4, 1)
+    config, jobs = configuration("--config", "mine.toml", "--problems", "9")
+    assert [m.text for m in config.methods] == ["good", "icp[trim=0.2]"]
+    assert config.points == config.timing_points == (50, 60)
+    assert (config.problems, config.memory_limit_gb, config.limit(config.methods[0]), jobs) == (9, 2.5, 4, 1)
     assert config.timing_rounds == 1 and config.timing_budget_s > 0
     typed, _ = configuration("--methods", "good", "icp[trim=0.2]", "--datasets", "blobs", "--conditions", "noisy",
                         "--points", "50", "60", "--problems", "9", "--memory-limit", "2.5", "--timing-rounds", "1")  # fmt: skip
@@ -44,13 +42,13 @@ def test_a_bad_file_is_one_line(empty_folder, capsys, text, says):
     assert says in error and error.count("\n") == 1
 
 
-def test_a_missing_file_and_a_foreign_json_are_told(empty_folder, capsys):
+def test_missing_file_and_foreign_json_are_reported(empty_folder, capsys):
     assert main.main(["--config", "nowhere.toml"]) == 2 and "cannot be read" in capsys.readouterr().err
     (empty_folder / "x.json").write_text("[1]")
     assert main.main(["--config", "x.json"]) == 2 and "nor a run.json" in capsys.readouterr().err
 
 
-def test_arguments_of_a_file_stand_in_one_token_each():
+def test_each_flag_of_a_file_becomes_one_argument():
     file = config_file.ConfigFile("f", {"methods": ["a", "b[x=1,y=2]"], "dry_run": True, "skip_bad": False}, {})
     assert file.arguments(["methods", "dry-run", "skip-bad"]) == ["--methods=a,b[x=1,y=2]", "--dry-run"]
 
@@ -80,7 +78,7 @@ def test_wrong_types_in_a_file_are_one_line(project, capsys, text, says):
     assert says in refused(capsys, *QUICK, "--methods", "identity", "--config", "c.toml")
 
 
-def test_problems_are_those_of_a_run_json(finished_run, capsys):
+def test_problems_of_a_run_json_are_those_of_its_run(finished_run, capsys):
     capsys.readouterr()
     assert main.main(["problems", "--config", str(finished_run / "run.json"), "--plugins", str(PLUGINS)]) == 0
     there = json.loads((finished_run / "run.json").read_text())["problem_sets"]
@@ -115,7 +113,7 @@ def bench(tmp_path, monkeypatch):
     return call
 
 
-def test_a_run_s_own_configuration_repeats_it(bench, tmp_path, capsys):
+def test_run_json_with_extra_grids_continues_its_run(bench, tmp_path, capsys):
     assert bench(FILE, "--out", "r") == 0
     assert main.main(["--config", "results/r/run.json", "--plugins", str(PLUGINS), "--out", "r", "--jobs", "1"]) == 0
     assert "continuing: 24 outcomes" in capsys.readouterr().out

@@ -39,7 +39,7 @@ def output(capsys):
     return call
 
 
-def test_the_time_is_that_of_the_same_condition_and_the_nearest_size(empty_folder, output):
+def test_time_comes_from_the_same_condition_and_the_nearest_size(empty_folder, output):
     rows = "good,blobs,{},60,1000\ngood,blobs,{},600,9\n"
     earlier_run(empty_folder / "results" / "old", "".join(rows.format(c, c) for c in ("clean", "noisy", "resampled")))
     out = output()
@@ -50,7 +50,7 @@ def test_the_time_is_that_of_the_same_condition_and_the_nearest_size(empty_folde
     assert "9 calls  about 12 s" in output() and "by results/old, results/newer; starting" in output()
 
 
-def test_a_time_of_other_conditions_is_called_a_guess_and_no_call_takes_longer_than_it_may(empty_folder, output):
+def test_time_of_other_conditions_is_a_rough_estimate_within_the_timeout(empty_folder, output):
     earlier_run(empty_folder / "results" / "old", "good,other,real,6,1000000\nbad_exit,blobs,noisy,60,5\n")
     assert (
         "about 45 s with 1 jobs, by results/old (in part of other data sets or conditions: a rough estimate)"
@@ -62,7 +62,7 @@ def test_a_time_of_other_conditions_is_called_a_guess_and_no_call_takes_longer_t
     assert "not known" in output()
 
 
-def test_times_alone_are_added_within_their_budget(empty_folder, output):
+def test_timing_phase_is_added_within_its_budget(empty_folder, output):
     rows = "".join(f"good,blobs,{c},60,0\n" for c in ("clean", "noisy", "resampled"))
     earlier_run(empty_folder / "results" / "old", rows, "good,60,0,180,1000\ngood,60,0,30,9000\n")
     assert "about 4 s with 1 jobs" in output("--timing-rounds", "3")

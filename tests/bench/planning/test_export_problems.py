@@ -57,7 +57,7 @@ def test_hashes_are_the_same_for_the_set_and_its_file(bench):
         assert read.split()[0] == sha256
 
 
-def test_a_run_on_the_file_equals_the_run_on_the_set_random_methods_too(bench, tmp_path):
+def test_run_on_the_file_equals_the_run_on_the_data_set(bench, tmp_path):
     bench("problems", *BLOBS, "--conditions", "resampled", "--export", "p.h5")
     bench(*RUN, *BLOBS, "--conditions", "resampled", "--out", "made")
     out = bench(*RUN, "--datasets", "pairs[path=p.h5]", "--points", "60", "--plugins", PLUGINS, "--out", "read")
@@ -68,7 +68,7 @@ def test_a_run_on_the_file_equals_the_run_on_the_set_random_methods_too(bench, t
     assert len(both[0]) == 15 and set(both[1]["dataset"]) == {"pairs[path=p.h5]"}
 
 
-def test_a_file_has_the_authors_form_and_is_not_overwritten(bench, tmp_path):
+def test_file_has_the_fields_of_the_paper_and_is_not_overwritten(bench, tmp_path):
     bench("problems", *BLOBS, "--conditions", "clean", "--export", "p.h5")
     with h5py.File(tmp_path / "p.h5") as file:
         assert file["source"].shape == file["target"].shape == (5, 60, 3) and file["transform"].shape == (5, 4, 4)
@@ -81,7 +81,7 @@ def test_a_file_has_the_authors_form_and_is_not_overwritten(bench, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["p.h5"]
 
 
-def test_pairs_and_objects_in_one_run_take_their_own_conditions(bench):
+def test_pairs_and_objects_in_one_run_get_their_own_conditions(bench):
     bench("problems", *BLOBS, "--conditions", "clean", "--export", "p.h5")
     output = bench(
         "problems", "--plugins", PLUGINS, "--datasets", "blobs,pairs[path=p.h5]", "--points", 60, "--problems", 2

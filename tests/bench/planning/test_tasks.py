@@ -17,7 +17,7 @@ from methods.core.registry import MethodSpec
 from tests.bench.command_line import PLUGINS
 
 
-def test_loads_hold_each_piece_once_and_one_process_and_leave_work_for_all():
+def test_batches_hold_each_task_once_and_one_setup_and_are_enough_for_all_workers():
     tasks = [
         Task(MethodSetup(MethodSpec(m), "d"), None, tuple(range(n)), Limits(1, 1))
         for m in "abcdefgh"
@@ -64,7 +64,7 @@ def bench(tmp_path, monkeypatch):
     return call
 
 
-def test_each_method_is_asked_what_it_is_asked_for_and_nothing_twice(bench, tmp_path):
+def test_each_method_gets_its_groups_once(bench, tmp_path):
     assert bench(FILE, "--out", "r") == 0
     trials = pd.read_csv(tmp_path / "results" / "r" / "trials.csv")
     count = trials.groupby(["method", "condition", "points"]).size().to_dict()

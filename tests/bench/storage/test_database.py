@@ -39,7 +39,7 @@ def outcomes(n, ms, method="m"):
     return [Outcome(method, f"p{i}", "ok", pose=np.eye(4), time_ms=ms) for i in range(n)]
 
 
-def test_what_is_told_is_on_disk_and_quick_ones_share_a_commit(record, monkeypatch):
+def test_reported_outcomes_are_on_disk_and_quick_calls_share_a_commit(record, monkeypatch):
     monkeypatch.setattr(database, "COMMIT_INTERVAL_S", 10.0)
     commits = []
     with OutcomeBuffer(record, lambda n, what: commits.append((n, what, on_disk(record)))) as buffer:
@@ -50,19 +50,19 @@ def test_what_is_told_is_on_disk_and_quick_ones_share_a_commit(record, monkeypat
 
 
 @pytest.mark.parametrize("ms", [60_000.0, float("nan")])
-def test_long_and_broken_calls_are_recorded_at_once(record, ms):
+def test_long_and_failed_calls_are_committed_at_once(record, ms):
     OutcomeBuffer(record, lambda *_: None).add(outcomes(1, ms), "global", GROUP, "m")
     assert on_disk(record) == 1
 
 
-def test_none_waits_longer_than_the_next(record, monkeypatch):
+def test_commit_after_the_interval(record, monkeypatch):
     monkeypatch.setattr(database, "COMMIT_INTERVAL_S", 0.0)
     buffer = OutcomeBuffer(record, lambda *_: None)
     buffer.add(outcomes(1, 0.0), "global", GROUP, "m")
     assert on_disk(record) == 1
 
 
-def test_an_error_loses_nothing(record):
+def test_outcomes_are_committed_on_error(record):
     with pytest.raises(KeyboardInterrupt), OutcomeBuffer(record, lambda *_: None) as buffer:
         buffer.add(outcomes(3, 0.001), "global", GROUP, "m")
         raise KeyboardInterrupt
@@ -117,7 +117,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("how", BROKEN)
-def test_a_record_that_does_not_serve_is_one_line_and_stays_as_it_is(finished_run, project, capsys, how):
+def test_unusable_database_is_one_line_and_is_not_changed(finished_run, project, capsys, how):
     breaks, says = BROKEN[how]
     breaks(finished_run / "record.sqlite")
     before = tree(project)
@@ -129,7 +129,7 @@ def test_a_record_that_does_not_serve_is_one_line_and_stays_as_it_is(finished_ru
         assert tree(project) == before
 
 
-def test_an_older_record_is_replaced_if_that_is_asked_for(finished_run):
+def test_outdated_database_is_replaced_with_fresh(finished_run):
     older(finished_run / "record.sqlite")
     assert main.main([*SHORT, "--out", "r", "--fresh"]) == 0
 
@@ -141,7 +141,7 @@ def test_a_damaged_value_is_one_line(finished_run, capsys, column):
     assert "the record is damaged" in refused(capsys, "report", "r")
 
 
-def test_a_record_of_an_earlier_version_is_read_as_it_is_and_continued(finished_run, project, capsys):
+def test_database_of_an_earlier_version_is_read_unchanged_and_continued(finished_run, project, capsys):
     dropped = (f"ALTER TABLE outcomes DROP COLUMN {name};" for name in ("batch", "gpu_memory_mb"))
     script(finished_run / "record.sqlite", " ".join(dropped) + "PRAGMA application_id = 0")
     before = tree(finished_run)
@@ -153,7 +153,7 @@ def test_a_record_of_an_earlier_version_is_read_as_it_is_and_continued(finished_
         assert db.execute("PRAGMA application_id").fetchone()[0] == database.APPLICATION_ID
 
 
-def test_reading_leaves_nothing_beside_a_record(finished_run, project):
+def test_reading_writes_no_file_beside_a_database(finished_run, project):
     before = tree(project)
     assert main.main(["compare", "r", "r"]) == 0
     assert tree(project) == before
@@ -161,7 +161,7 @@ def test_reading_leaves_nothing_beside_a_record(finished_run, project):
     assert tree(finished_run).keys() == {k.removeprefix("results/r/") for k in before if k.startswith("results/r/")}
 
 
-def test_a_run_at_work_is_read_with_what_it_has_committed(finished_run):
+def test_running_run_is_read_with_its_commits(finished_run):
 
     writer = ResultsDatabase(finished_run / "record.sqlite")
     writer.put("finished", None)
@@ -170,7 +170,7 @@ def test_a_run_at_work_is_read_with_what_it_has_committed(finished_run):
     writer.close()
 
 
-def test_an_empty_record_has_no_problems_yet(project, capsys):
+def test_empty_database_is_reported_and_continued(project, capsys):
     (project / "results" / "e").mkdir()
     (project / "results" / "e" / "record.sqlite").touch()
     assert "stopped before it had problems" in refused(capsys, "report", "e")
@@ -197,13 +197,13 @@ def sqlite_error(kind, folder):
 
 
 @pytest.mark.parametrize("kind", ["full", "read-only", "cannot be opened", "another process"])
-def test_what_sqlite_refuses_is_told_in_words(tmp_path, kind):
+def test_sqlite_errors_are_translated(tmp_path, kind):
     with pytest.raises(InputError, match=kind) as caught, database.translate_errors(tmp_path / "record.sqlite"):
         sqlite_error(kind, tmp_path)
     assert "--fresh" not in str(caught.value)
 
 
-def test_a_fault_of_ours_stays_a_fault(tmp_path):
+def test_other_errors_are_not_translated(tmp_path):
     with pytest.raises(sqlite3.OperationalError), database.translate_errors(tmp_path):
         sqlite3.connect(":memory:").execute("SELECT nothing FROM nowhere")
     with pytest.raises(FileNotFoundError), database.translate_errors(tmp_path):
@@ -233,7 +233,7 @@ def test_a_full_disk_ends_a_run_in_one_line_and_the_same_command_continues(proje
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EPERM])
-def test_a_record_that_cannot_be_made_leaves_nothing(project, capsys, monkeypatch, code):
+def test_database_that_cannot_be_created_leaves_no_file(project, capsys, monkeypatch, code):
     def refuse(path):
         path.touch()
         raise OSError(code, os.strerror(code))
@@ -258,7 +258,7 @@ def test_a_folder_without_permission(finished_run, capsys):
         finished_run.chmod(0o755)
 
 
-def test_a_limit_on_file_sizes_is_told(project):
+def test_limit_on_file_sizes_is_reported(project):
     """The system's own error, in a process whose files may have no more than 60 000 bytes."""
     code = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000)); from bench.cli import main; "
     command = [
@@ -276,7 +276,7 @@ def test_a_limit_on_file_sizes_is_told(project):
     assert "record.sqlite: the disk reports an error; check it and the space" in done.stderr
 
 
-def test_a_record_of_an_earlier_version_is_continued(tmp_path, bench):
+def test_added_columns_do_not_change_the_results(tmp_path, bench):
     arguments = ["--methods", "good", "--problems", 3, "--conditions", "noisy"]
     folder = bench(*arguments)
     before = read_csv(folder, "trials")

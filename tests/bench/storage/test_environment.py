@@ -29,7 +29,7 @@ def checkout(tmp_path, monkeypatch):
     return folder
 
 
-def test_a_run_that_git_would_commit_is_of_a_commit(checkout, capsys):
+def test_run_in_a_tracked_folder_needs_a_clean_checkout(checkout, capsys):
     assert not environment.changed_files() and not environment.environment()["commit"].endswith("-dirty")
     (checkout / "method.py").write_text("2")
     (checkout / "new.py").write_text("3")
@@ -47,7 +47,7 @@ def test_a_run_that_git_would_commit_is_of_a_commit(checkout, capsys):
     assert not environment.environment()["commit"].endswith("-dirty")
 
 
-def test_a_folder_outside_of_the_checkout_is_no_matter_of_its_commit(checkout, tmp_path):
+def test_folder_outside_of_the_checkout_needs_no_clean_checkout(checkout, tmp_path):
     (checkout / "method.py").write_text("2")
     environment.require_clean_checkout(tmp_path / "elsewhere")
     with pytest.raises(InputError, match=r"method\.py"):

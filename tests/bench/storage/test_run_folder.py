@@ -8,11 +8,11 @@ from bench.cli import main
 from bench.evaluation import aggregate
 from bench.storage import run_folder
 from common.errors import InputError
-from tests.bench.command_line import SHORT, read_csv, refused, tree
+from tests.bench.command_line import SHORT, refused, tree
 
 
 @pytest.mark.parametrize("by", ["name", "parent", "path", "outside", "toml", "toml_alone", "older", "dots"])
-def test_fresh_leaves_every_file_that_no_run_wrote(project, tmp_path, capsys, by):
+def test_fresh_keeps_files_that_no_run_wrote(project, tmp_path, capsys, by):
     docs = tmp_path / "docs"
     docs.mkdir()
     (docs / "thesis.txt").write_text("x")
@@ -34,7 +34,7 @@ def test_fresh_leaves_every_file_that_no_run_wrote(project, tmp_path, capsys, by
     assert ("no file can set it" if "toml" in by else "--out") in error
 
 
-def test_fresh_deletes_what_a_run_writes_and_tells_what_stays(finished_run, capsys):
+def test_fresh_deletes_files_of_the_run_and_lists_the_others(finished_run, capsys):
     assert {p.name for p in finished_run.iterdir()} <= run_folder.RUN_FILES
     (finished_run / "notes.txt").write_text("mine")
     (finished_run / "mine").mkdir()
@@ -48,20 +48,20 @@ def test_fresh_deletes_what_a_run_writes_and_tells_what_stays(finished_run, caps
     assert not (finished_run / ".trials.csv.77.tmp").exists() and (finished_run / "cdf.csv").read_text() != "old"
 
 
-def test_the_list_of_what_a_run_writes_is_whole(finished_run):
+def test_list_of_run_files_is_complete(finished_run):
     from bench.evaluation.conventions import convention
 
-    assert tuple(aggregate.tables(read_csv(finished_run), convention(None, None))) == run_folder.TABLES
+    assert tuple(aggregate.tables(read(finished_run), convention(None, None))) == run_folder.TABLES
 
 
 @pytest.mark.parametrize("name", [".", "..", "a\\b", "n" * 300, "é" * 101, "a\nb", "a\x00b", "\x1b[2J", "a\udcff"])
-def test_a_name_is_a_name(project, capsys, name):
+def test_invalid_name_is_refused(project, capsys, name):
     before = tree(project)
     assert "--out" in refused(capsys, *SHORT, "--out", name)
     assert tree(project) == before
 
 
-def test_a_path_may_be_new_empty_or_a_run(project, tmp_path, capsys):
+def test_path_may_be_new_empty_or_of_a_run(project, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     for place in ("./new", tmp_path / "empty", tmp_path / "deep" / "new"):
         for _ in range(2):
@@ -72,7 +72,7 @@ def test_a_path_may_be_new_empty_or_a_run(project, tmp_path, capsys):
     assert "is not a folder" in refused(capsys, *SHORT, "--out", "file")
 
 
-def test_a_run_without_its_record_can_be_made_again(finished_run, capsys):
+def test_run_without_database_can_be_repeated(finished_run, capsys):
     (finished_run / "record.sqlite").unlink()
     assert main.main([*SHORT, "--out", "r"]) == 0
     (finished_run / "record.sqlite").unlink()
@@ -82,7 +82,7 @@ def test_a_run_without_its_record_can_be_made_again(finished_run, capsys):
     assert tree(finished_run) == before
 
 
-def test_a_full_disk_leaves_no_half_file(tmp_path):
+def test_full_disk_leaves_no_incomplete_file(tmp_path):
     def rows():
         yield b"a,b\n"
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -93,7 +93,7 @@ def test_a_full_disk_leaves_no_half_file(tmp_path):
     assert tree(tmp_path).keys() == {"a.csv"} and (tmp_path / "a.csv").read_text() == "old"
 
 
-def test_nobodys_own_report_is_overwritten(finished_run, project, capsys):
+def test_foreign_report_is_not_overwritten(finished_run, project, capsys):
     own = project / "reports" / "own"
     own.mkdir(parents=True)
     (own / "report.html").write_text("<title>Thesis</title>")

@@ -5,7 +5,7 @@ import pytest
 from bench.storage.run_json import drift_note
 
 
-def test_a_changed_pace_is_said_and_a_steady_one_is_not():
+def test_drift_is_noted_and_constant_speed_is_not():
     assert drift_note(None) == drift_note([10.0, 10.2, 10.4]) == []
     assert "changed by 10%" in drift_note([10.0, 10.2, 11.0])[0]
 
