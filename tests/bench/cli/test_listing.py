@@ -21,7 +21,7 @@ def test_list_shows_kind_device_weights_licence_and_folder(capsys):
     assert any("deepgmr_shapes40_noisy.safetensors: shapes40, noisy, 40 of 40" in line for line in lines)
     assert any(f"below {Path('mydata').resolve()}" in line for line in lines)
     after = lines[lines.index(rows["modelnet40"]) + 1]
-    assert "not empty_folder, 435 MB to fetch; licence: research use" in after
+    assert "not here, 435 MB to fetch; licence: research use" in after
     assert "needs no files" in lines[lines.index(rows["shapes40"]) + 1]
 
 

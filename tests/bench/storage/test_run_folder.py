@@ -50,6 +50,7 @@ def test_fresh_deletes_files_of_the_run_and_lists_the_others(finished_run, capsy
 
 def test_list_of_run_files_is_complete(finished_run):
     from bench.evaluation.conventions import convention
+    from bench.report.command import read
 
     assert tuple(aggregate.tables(read(finished_run), convention(None, None))) == run_folder.TABLES
 
