@@ -265,9 +265,8 @@ def _conditions(given: list[str] | None, preset: list[str], datasets: tuple[Data
     kinds = {text: condition(text).real for text in chosen}
     for text, real in kinds.items():
         if real not in pairs.values():
-            reason = (
-                "needs a data set of real pairs" if real else f"is for objects; real pairs have one condition, {REAL}"
-            )
+            objects_only = f"is for objects; real pairs have one condition, {REAL}"
+            reason = "needs a data set of real pairs" if real else objects_only
             raise InputError(f"--conditions {text}: {reason}; leave it out, or change --datasets {' '.join(pairs)}")
     for text, real in pairs.items():
         if real not in kinds.values():

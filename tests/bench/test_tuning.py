@@ -96,7 +96,7 @@ ARGUMENTS = "--dataset guarded --condition clean --points 60 --budget 60".split(
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder of plug-ins of the test's own, which is where settings go."""
+    """A plug-in folder, to which settings are written."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("bench.report.begin_report", lambda *_: list)
     folder = tmp_path / "mine"
@@ -261,7 +261,7 @@ def test_search_and_validation_use_the_budget(budget):
 
 
 class FakeProcess:
-    """A method's process in which `mode` says what happens, and each call counts."""
+    """Method process that counts its calls; the parameter `mode` selects its result."""
 
     def __init__(self, problems):
         self.setup, self.calls = MethodSetup(MethodSpec("m"), "d"), 0

@@ -89,7 +89,7 @@ HEAVY = {"torch", "open3d", "pandas", "matplotlib", "plotly", "h5py", "trimesh",
 
 @pytest.mark.parametrize(("arguments", "without"), [("['--help']", {*HEAVY, "numpy", "scipy"}), ("['list']", HEAVY)])
 def test_help_and_list_import_no_large_library(arguments, without):
-    """What they cost is measured by performance/harness.py; project is why they stay that cheap."""
+    """Keep start-up fast; performance/harness.py measures its time."""
     code = f"import sys, contextlib\nfrom bench.cli import main\nwith contextlib.suppress(SystemExit): main.main({arguments})\n"
     code += "print(*{name.split('.')[0] for name in sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -20,7 +20,7 @@ def pairs(n, points=50):
 
 @pytest.fixture
 def start_process():
-    """Starts a method's process."""
+    """Return a function that starts the process of a method."""
     started = []
 
     def start(method):
@@ -28,8 +28,8 @@ def start_process():
         return started[-1]
 
     yield start
-    for one in started:
-        one.close()
+    for process in started:
+        process.close()
 
 
 def test_batches_give_the_same_results_with_a_note(bench):

@@ -25,7 +25,7 @@ ARGUMENTS += [str(PLUGINS)]
 
 @pytest.fixture
 def cluster(tmp_path):
-    """A scheduler's address and its two workers."""
+    """Start a scheduler with two workers; yield its address and the workers."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -21,7 +21,7 @@ from methods.core.registry import MethodSpec
 
 
 class InstantProcess(MethodProcess):
-    """A child that answers at once; time passes on its clock alone, `clock.call` seconds a problem."""
+    """Method process that replies at once; its clock advances by `clock.call` seconds per problem."""
 
     def __init__(self, clock):
         super().__init__(MethodSetup(MethodSpec("m"), "d"), Limits(600, 8))
@@ -35,7 +35,7 @@ class InstantProcess(MethodProcess):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Time that passes by calls alone; a call takes `clock.call` seconds."""
+    """Replace the time of pool workers by a clock that calls advance by `clock.call` seconds."""
 
     class Clock:
         now, call = 0.0, 1.0
@@ -68,7 +68,7 @@ def test_lost_worker_costs_at_most_a_minute_or_one_call(clock, call):
     ahead = call if call < PIPELINE_BELOW_S else 0.0  # one more was sent
     assert outcomes and clock.now <= pool_worker.FLUSH_INTERVAL_S + call + ahead + 1e-9 < 60
     assert len(outcomes) == PROBLEMS_PER_TASK or clock.now > pool_worker.FLUSH_INTERVAL_S, (
-        "no less than fits is handed in"
+        "as many outcomes as fit are returned"
     )
 
 
@@ -115,10 +115,10 @@ def test_interrupted_worker_starts_no_more_calls(clock, monkeypatch):
 def test_abandoned_call_keeps_the_outcomes_before_it(clock, monkeypatch):
     given = InstantProcess._call
 
-    def call(child, *rest):
+    def call(process, *rest):
         if clock.now >= 2:
             raise interrupt.Interrupted
-        return given(child, *rest)
+        return given(process, *rest)
 
     monkeypatch.setattr(InstantProcess, "_call", call)
     assert len(solved(task())) == 2

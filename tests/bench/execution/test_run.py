@@ -186,7 +186,7 @@ class Taught(Method):
 
 
 def remaining_processes():
-    """Worker processes that still run in this checkout."""
+    """Return the method processes that still run in this checkout."""
     mine = []
     for running in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -215,7 +215,7 @@ def test_the_same_command_continues_and_another_configuration_is_refused(bench, 
         now = dict(db.execute("SELECT problem, time_ms FROM outcomes WHERE method = 'good'"))
     assert {k: now[k] for k in kept} == kept
     bench("--methods", " ", expect=2)
-    assert "--methods: names none" in capsys.readouterr().err
+    assert "--methods: is empty" in capsys.readouterr().err
     bench(*arguments, "--seed", 1, expect=2)
     assert "another configuration (there → here: seed: 0 → 1); give --fresh" in capsys.readouterr().err
     bench(*arguments, "--seed", 1, "--fresh")

@@ -22,7 +22,7 @@ def test_the_sentinel_measures_work():
 
 @pytest.fixture
 def watched(tmp_path, monkeypatch):
-    """Run two methods of two sizes, timed; what happened, and whether in the thread that times."""
+    """Return a function that times two methods at two sizes; it returns the events and their thread, and the times."""
     events = []
 
     class Watched(timing.MethodProcess):
@@ -64,7 +64,7 @@ def test_all_processes_start_and_warm_up_before_one_is_timed_alone(watched):
 
 
 def test_warm_up_is_limited_by_the_timing_budget(watched, monkeypatch):
-    """The first size uses the time up, of both: a warm-up and one call; the other size is neither warmed up for nor timed."""
+    """The first size exhausts both budgets with one warm-up and one call; the other size is not run."""
     usual = timing.TimingPhase.__init__
 
     def short(self, record, config, usable, place):

@@ -21,13 +21,13 @@ from bench.isolation import interrupt
 interrupt.GRACE_S = 15
 sys.exit(main())
 """
-"""The command line, with time for workers to hand in on a machine where a second may pass before they are given any."""
+"""The command line, with time for workers to return their outcomes on a busy machine."""
 
 
 @pytest.mark.parametrize("to", ["driver", "group"])
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_ctrl_c_ends_a_run_with_methods_in_native_code(tmp_path, jobs, to):
-    """`bad_deaf` ignores SIGINT and holds the interpreter lock. Slow calls before it are finished but not yet handed in."""
+    """`bad_deaf` ignores SIGINT and holds the interpreter lock. Slow calls before it are finished but not yet returned."""
     arguments = ["--methods", "slow[seconds=0.2]", "bad_deaf", "--problems", str(4 * jobs), "--jobs", str(jobs)]
     process = start(tmp_path, *arguments)
     record = tmp_path / "results" / "stopped" / "record.sqlite"
@@ -48,7 +48,7 @@ def test_ctrl_c_ends_a_run_with_methods_in_native_code(tmp_path, jobs, to):
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_ctrl_c_stores_finished_outcomes_of_workers(tmp_path, jobs):
-    """A piece of twenty calls of 0.2 s is in the middle; its finished part is in the record, and the same command continues."""
+    """The finished part of a task of twenty calls of 0.2 s is stored, and the same command continues."""
     arguments = ["--methods", "slow[seconds=0.2]", "--problems", "40", "--jobs", str(jobs)]
     process = start(tmp_path, *arguments, run=("-c", PATIENT))
     record = tmp_path / "results" / "stopped" / "record.sqlite"
@@ -67,7 +67,7 @@ def test_ctrl_c_stores_finished_outcomes_of_workers(tmp_path, jobs):
 
 
 def is_set_up(record):
-    """Whether the problems are drawn and the methods were set up, so that workers start."""
+    """Return whether the problems are generated and the methods were set up, so that workers start."""
     try:
         with sqlite3.connect(f"file:{record}?mode=ro", uri=True) as db:
             return bool(db.execute("SELECT 1 FROM meta WHERE key = 'run'").fetchall())

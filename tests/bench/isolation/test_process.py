@@ -49,7 +49,7 @@ def test_a_call_that_is_killed_twice_has_crashed():
 
 
 def test_slow_signal_handler_does_not_delay_the_timeout():
-    """Python 3.11's SimpleQueue.get then waits for ever, and the time-out never comes."""
+    """In this case SimpleQueue.get of Python 3.11 waits forever, without a time-out."""
     slow_process = MethodProcess(MethodSetup(spec("slow[seconds=6]", PLUGINS), "blobs"), Limits(0.7, 4))
     before = signal.signal(signal.SIGALRM, lambda *_: time.sleep(0.2))
     try:
@@ -71,7 +71,7 @@ def picky():
 
 
 def calls(*firsts, points=20, requested=None):
-    """Calls whose source begins with these numbers; `requested` learns when each is arguments for."""
+    """Yield calls whose source begins with these numbers; append each number to `requested` when its call is."""
     for first in firsts:
         if requested is not None:
             requested.append(first)
@@ -130,7 +130,7 @@ def test_broken_input_comes_after_the_replies_before_it(picky):
 
 
 def test_limits_hold_for_a_call_while_the_next_problem_is_generated(picky):
-    """It may have answered by then; whether it kept to its limits must not depend on how fast problems are generated."""
+    """Whether a call kept to its limits must not depend on how fast the next problem is generated."""
     picky.limits = Limits(0.6, 0.2)
 
     def generated():
@@ -155,7 +155,7 @@ def test_reply_counts_if_the_process_ends_before_the_next_call(picky):
 
 
 def test_only_clouds_and_a_seed_are_sent_to_a_method(monkeypatch):
-    """Every byte that goes to the worker is read here: an array or string that holds the truth would show."""
+    """Inspect every object sent to the method process: none may hold the ground truth."""
     sent = []
     real = pickle.dumps
     monkeypatch.setattr(process.pickle, "dumps", lambda o, **k: (sent.append(o), real(o, **k))[1])

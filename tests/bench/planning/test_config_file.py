@@ -1,13 +1,13 @@
 """Configuration files: TOML and run.json."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from bench.cli import main
 from bench.planning import config_file
 from tests.bench.command_line import PLUGINS, QUICK, configuration, refused
+from tests.bench.planning.extra_grid import FILE
 
 
 def test_toml_equals_flags_and_flags_have_priority(empty_folder):
@@ -85,36 +85,8 @@ def test_problems_of_a_run_json_are_those_of_its_run(finished_run, capsys):
     assert capsys.readouterr().out.split() == [there["blobs/noisy/60"], "blobs/noisy/60"]
 
 
-FILE = """
-methods = ["good"]
-datasets = ["blobs"]
-conditions = ["noisy"]
-points = [60]
-problems = 3
-timing-rounds = 0
-
-[[more]]
-methods = ["good", "identity"]
-datasets = ["blobs"]
-conditions = ["noisy", "clean"]
-points = [60, 40]
-"""
-
-
-@pytest.fixture
-def bench(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("bench.report.begin_report", lambda *_: list)
-
-    def call(text, *words):
-        Path("a.toml").write_text(text)
-        return main.main(["--config", "a.toml", "--jobs", "1", "--plugins", str(PLUGINS), *words])
-
-    return call
-
-
-def test_run_json_with_extra_grids_continues_its_run(bench, tmp_path, capsys):
-    assert bench(FILE, "--out", "r") == 0
+def test_run_json_with_extra_grids_continues_its_run(run_file, tmp_path, capsys):
+    assert run_file(FILE, "--out", "r") == 0
     assert main.main(["--config", "results/r/run.json", "--plugins", str(PLUGINS), "--out", "r", "--jobs", "1"]) == 0
     assert "continuing: 24 outcomes" in capsys.readouterr().out
 
@@ -129,6 +101,6 @@ def test_run_json_with_extra_grids_continues_its_run(bench, tmp_path, capsys):
         ('"identity"', '"identiti"', "unknown method 'identiti'"),
     ],
 )
-def test_bad_tables(bench, capsys, old, new, message):
-    assert bench(FILE.replace(old, new)) == 2
+def test_bad_tables(run_file, capsys, old, new, message):
+    assert run_file(FILE.replace(old, new)) == 2
     assert message in capsys.readouterr().err

@@ -20,7 +20,7 @@ def test_a_dry_run_plans_and_writes_nothing(empty_folder, capsys):
 
 
 def earlier_run(folder, rows, timed="", **config):
-    """What a dry run reads of an earlier run: rows of its summary and of its times alone."""
+    """Write the files of an earlier run that a dry run reads: rows of its summary and of its timing phase."""
     folder.mkdir(parents=True)
     (folder / "summary.csv").write_text(f"method,dataset,condition,points,time_ms_mean\n{rows}")
     (folder / "timing.csv").write_text(f"method,points,angle_low,angle_high,time_ms_mean\n{timed}")
@@ -30,7 +30,7 @@ def earlier_run(folder, rows, timed="", **config):
 
 @pytest.fixture
 def output(capsys):
-    """What a dry run of the method `good`, 9 calls of 60 points in three conditions, says of its time."""
+    """Return a function that prints a dry run of the method `good`: 9 calls of 60 points in three conditions."""
 
     def call(*more):
         assert main.main([*QUICK, "--methods", "good", "--problems", "3", "--dry-run", *more]) == 0

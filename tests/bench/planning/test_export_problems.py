@@ -18,7 +18,7 @@ RUN = ["--methods", "good", "lottery", "icp", "--timing-rounds", "0", "--jobs", 
 
 @pytest.fixture
 def bench(tmp_path, monkeypatch, capsys):
-    """Run the command line in a folder of its own; returns what it prints."""
+    """Return a function that runs a command line in an empty folder and returns its output."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("bench.report.begin_report", lambda *_: list)
 

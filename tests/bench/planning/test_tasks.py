@@ -1,11 +1,7 @@
 """Problem groups, tasks and batches of tasks."""
 
-from pathlib import Path
-
 import pandas as pd
-import pytest
 
-from bench.cli import main
 from bench.isolation.protocol import Limits, MethodSetup
 from bench.planning.tasks import (
     BATCHES_PER_WORKER,
@@ -14,7 +10,7 @@ from bench.planning.tasks import (
     batch_tasks,
 )
 from methods.core.registry import MethodSpec
-from tests.bench.command_line import PLUGINS
+from tests.bench.planning.extra_grid import FILE
 
 
 def test_batches_hold_each_task_once_and_one_setup_and_are_enough_for_all_workers():
@@ -36,41 +32,13 @@ def test_batches_hold_each_task_once_and_one_setup_and_are_enough_for_all_worker
     assert batch_tasks([], 2) == []
 
 
-FILE = """
-methods = ["good"]
-datasets = ["blobs"]
-conditions = ["noisy"]
-points = [60]
-problems = 3
-timing-rounds = 0
-
-[[more]]
-methods = ["good", "identity"]
-datasets = ["blobs"]
-conditions = ["noisy", "clean"]
-points = [60, 40]
-"""
-
-
-@pytest.fixture
-def bench(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("bench.report.begin_report", lambda *_: list)
-
-    def call(text, *words):
-        Path("a.toml").write_text(text)
-        return main.main(["--config", "a.toml", "--jobs", "1", "--plugins", str(PLUGINS), *words])
-
-    return call
-
-
-def test_each_method_gets_its_groups_once(bench, tmp_path):
-    assert bench(FILE, "--out", "r") == 0
+def test_each_method_gets_its_groups_once(run_file, tmp_path):
+    assert run_file(FILE, "--out", "r") == 0
     trials = pd.read_csv(tmp_path / "results" / "r" / "trials.csv")
     count = trials.groupby(["method", "condition", "points"]).size().to_dict()
     groups = [("noisy", 60), ("noisy", 40), ("clean", 60), ("clean", 40)]
     assert count == {(m, *group): 3 for m in ("good", "identity") for group in groups}
     alone = FILE.replace("points = [60, 40]", "points = [40]")
-    assert bench(alone, "--out", "s") == 0
+    assert run_file(alone, "--out", "s") == 0
     trials = pd.read_csv(tmp_path / "results" / "s" / "trials.csv")
     assert set(trials[trials["points"] == 60]["method"]) == {"good"}

@@ -30,7 +30,7 @@ def record(tmp_path):
 
 
 def on_disk(record):
-    """What another process would read."""
+    """Return the number of outcomes that another process reads."""
     with sqlite3.connect(f"file:{record.path}?mode=ro", uri=True) as db:
         return db.execute("SELECT COUNT(*) FROM outcomes").fetchone()[0]
 
@@ -70,7 +70,7 @@ def test_outcomes_are_committed_on_error(record):
 
 
 def script(file, text):
-    """Change an SQLite file."""
+    """Run a script on an SQLite file."""
     with contextlib.closing(sqlite3.connect(file)) as db:
         db.executescript(text)
 
@@ -81,7 +81,7 @@ def foreign(file):
 
 
 def other_program(file):
-    """Another program's file whose tables happen to be called as ours."""
+    """Write a file of another program whose tables have the names of ours."""
     file.unlink()
     script(file, "PRAGMA application_id = 7; CREATE TABLE meta (key, value); CREATE TABLE problems (a)")
 
@@ -178,7 +178,7 @@ def test_empty_database_is_reported_and_continued(project, capsys):
 
 
 def sqlite_error(kind, folder):
-    """Let SQLite itself fail in some way, at a file of the folder."""
+    """Provoke an error of SQLite at a file in the folder."""
     file = folder / "record.sqlite"
     with sqlite3.connect(file) as made:
         made.execute("CREATE TABLE t (a)")
@@ -212,7 +212,7 @@ def test_other_errors_are_not_translated(tmp_path):
 
 @pytest.fixture
 def little_room(monkeypatch):
-    """Records may have few pages, as on a full disk; call it to make room."""
+    """Limit databases to few pages, as on a full disk; return a function that lifts the limit."""
     prepared = database._open_to_write
 
     def small(path):
@@ -259,7 +259,7 @@ def test_a_folder_without_permission(finished_run, capsys):
 
 
 def test_limit_on_file_sizes_is_reported(project):
-    """The system's own error, in a process whose files may have no more than 60 000 bytes."""
+    """Provoke the error of the system in a process whose files are limited to 60 000 bytes."""
     code = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000)); from bench.cli import main; "
     command = [
         sys.executable,

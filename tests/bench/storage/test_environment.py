@@ -14,7 +14,7 @@ from tests.bench.command_line import SHORT, refused, tree
 
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
-    """A git checkout with this one's .gitignore and one method, in which runs are made."""
+    """A git checkout with the .gitignore of this repository and one method, as current folder."""
     folder = tmp_path / "checkout"
     folder.mkdir()
     shutil.copy(ROOT / ".gitignore", folder)
