@@ -35,11 +35,11 @@ def start_process():
 def test_batches_give_the_same_results_with_a_note(bench):
     arguments = ["--methods", "together", "good", "--problems", 19, "--conditions", "noisy"]
     alone, batched = bench(*arguments, out="alone"), bench(*arguments, "--batch", 8, out="batched")
-    one, several = read_csv(alone, "trials"), read_csv(batched, "trials")
+    single, several = read_csv(alone, "trials"), read_csv(batched, "trials")
     changed = [*TIME_COLUMNS, "batch"]
-    pd.testing.assert_frame_equal(one.drop(columns=changed), several.drop(columns=changed), rtol=1e-6)
+    pd.testing.assert_frame_equal(single.drop(columns=changed), several.drop(columns=changed), rtol=1e-6)
     sizes = several.groupby("method")["batch"].value_counts().to_dict()
-    assert sizes == {("together", 8): 16, ("together", 3): 3, ("good", 1): 19} and (one["batch"] == 1).all()
+    assert sizes == {("together", 8): 16, ("together", 3): 3, ("good", 1): 19} and (single["batch"] == 1).all()
     assert read_csv(batched, "summary").set_index("method")["batch"].to_dict() == {"together": 8, "good": 1}
     assert "batch" in read_csv(batched, "poses")
     notes = json.loads((batched / "run.json").read_text())["notes"]
@@ -98,14 +98,16 @@ def test_pairs_of_other_sizes_get_their_own_calls(start_process):
 
 
 def test_only_clouds_and_a_seed_are_sent_with_a_batch(start_process, monkeypatch):
-    sent, one = [], start_process("together")
-    one.start()
-    exchange = one._exchange
+    sent, process = [], start_process("together")
+    process.start()
+    exchange = process._exchange
     monkeypatch.setattr(
-        one, "_exchange", lambda requests, timeout: (sent.append((requests, timeout)), exchange(requests, timeout))[1]
+        process,
+        "_exchange",
+        lambda requests, timeout: (sent.append((requests, timeout)), exchange(requests, timeout))[1],
     )
     problems = pairs(3)
-    pool_worker.solve_problems(one, problems, "accuracy", 0)
+    pool_worker.solve_problems(process, problems, "accuracy", 0)
     ((request,), timeout) = sent[0]
     assert set(vars(request)) == {"sources", "targets", "seed"} and isinstance(request.seed, int)
     assert all(a is p.source for a, p in zip(request.sources, problems, strict=True))

@@ -58,7 +58,7 @@ def task(n=PROBLEMS_PER_TASK, batch=1):
 
 
 def solved(*batch):
-    return [outcome for _, some in pool_worker.solve_batch(list(batch)) for outcome in some]
+    return [outcome for _, outcomes in pool_worker.solve_batch(list(batch)) for outcome in outcomes]
 
 
 @pytest.mark.parametrize("call", [0.001, 0.7, 4.0, 14.9, 44.0])
@@ -83,7 +83,7 @@ def test_tasks_of_a_batch_share_the_flush_interval(clock):
     batch = [task(), task(64, batch=32), task(3)]
     clock.call = 0.01
     results = pool_worker.solve_batch(batch)
-    assert [(of, [o.batch for o in some]) for of, some in results] == list(
+    assert [(task_, [o.batch for o in outcomes]) for task_, outcomes in results] == list(
         zip(batch, ([1] * PROBLEMS_PER_TASK, [32] * 64, [1] * 3), strict=True)
     )
     clock.call = 1.0

@@ -43,9 +43,9 @@ def test_a_run_writes_csvs_and_a_report(bench, tmp_path, capsys):
 @pytest.mark.parametrize("jobs", [2])
 def test_trials_are_byte_identical_for_any_number_of_jobs(bench, jobs):
     arguments = ["--methods", "good", "lottery", "icp", "identity", "--problems", 50, "--conditions", "noisy"]
-    one, other = bench(*arguments, out="one"), bench(*arguments, "--jobs", jobs, out="other")
-    texts = [read_csv(f, "trials").drop(columns=TIME_COLUMNS).to_csv() for f in (one, other)]
-    assert texts[0] == texts[1] and len(read_csv(one, "trials")) == 200
+    first, other = bench(*arguments, out="one"), bench(*arguments, "--jobs", jobs, out="other")
+    texts = [read_csv(f, "trials").drop(columns=TIME_COLUMNS).to_csv() for f in (first, other)]
+    assert texts[0] == texts[1] and len(read_csv(first, "trials")) == 200
 
 
 def test_every_failure_is_an_outcome_and_affects_no_other_method(bench, capsys):

@@ -47,9 +47,9 @@ def test_run_json_gives_the_same_configuration(empty_folder, capsys):
         "noisy[sigma=0.02]",
     ]
     assert main.main([*QUICK, *arguments, "--out", "r"]) == 0
-    said = json.loads((empty_folder / "results" / "r" / "run.json").read_text())
+    facts = json.loads((empty_folder / "results" / "r" / "run.json").read_text())
     config, _ = configuration("--config", "results/r/run.json")
-    assert config.hash == said["hash"]
+    assert config.hash == facts["hash"]
     again = ["--config", "results/r/run.json", "--out", "r", "--plugins", str(PLUGINS), "--jobs", "1"]
     capsys.readouterr()
     assert main.main(again) == 0 and "continuing" in capsys.readouterr().out

@@ -37,21 +37,21 @@ def test_a_file_reads_back_bit_for_bit(bench):
     assert len(read) == 10 and read.domain == "blobs"
     for row in range(10):
         condition = "noisy" if row < 5 else "density[target=33]"
-        made = make_problem(open_data("blobs", None, PLUGINS), ProblemKey("blobs", condition, 60, row % 5))
+        original = make_problem(open_data("blobs", None, PLUGINS), ProblemKey("blobs", condition, 60, row % 5))
         back = make_problem(read, ProblemKey("pairs", "real", 60, row))
-        assert back.sha256() == made.sha256() and back.identity == made.identity
+        assert back.sha256() == original.sha256() and back.identity == original.identity
         for name in ("source", "target", "T_target_source", "source_pose", "evaluation_points"):
-            one, other = getattr(made, name), getattr(back, name)
-            assert one.dtype == other.dtype and one.tobytes() == other.tobytes()
-        assert back.tags == made.tags
+            before, after = getattr(original, name), getattr(back, name)
+            assert before.dtype == after.dtype and before.tobytes() == after.tobytes()
+        assert back.tags == original.tags
     assert read.pair(7).target.shape == (33, 3)
 
 
 def test_hashes_are_the_same_for_the_set_and_its_file(bench):
-    made = bench("problems", *BLOBS, "--conditions", "noisy,clean", "--export", "p.h5")
+    exported = bench("problems", *BLOBS, "--conditions", "noisy,clean", "--export", "p.h5")
     again = bench("problems", *BLOBS, "--conditions", "noisy,clean")
-    assert made == again and len(made.split()[0]) == 64
-    for line in made.splitlines():
+    assert exported == again and len(exported.split()[0]) == 64
+    for line in exported.splitlines():
         sha256, cell = line.split("  ")
         read = bench("problems", "--datasets", f"pairs[path=p.h5,cell={cell}]", "--points", "60")
         assert read.split()[0] == sha256

@@ -24,9 +24,9 @@ GROUP = ("d", "noisy", 10)
 
 @pytest.fixture
 def record(tmp_path):
-    made = ResultsDatabase(tmp_path / "record.sqlite")
-    yield made
-    made.close()
+    results = ResultsDatabase(tmp_path / "record.sqlite")
+    yield results
+    results.close()
 
 
 def on_disk(record):
@@ -166,7 +166,7 @@ def test_running_run_is_read_with_its_commits(finished_run):
     writer = ResultsDatabase(finished_run / "record.sqlite")
     writer.put("finished", None)
     assert (finished_run / "record.sqlite-wal").stat().st_size
-    assert any("stopped before its end" in note for note in read_csv(finished_run).run["notes"])
+    assert any("stopped before its end" in note for note in read(finished_run).run["notes"])
     writer.close()
 
 
@@ -180,9 +180,9 @@ def test_empty_database_is_reported_and_continued(project, capsys):
 def sqlite_error(kind, folder):
     """Provoke an error of SQLite at a file in the folder."""
     file = folder / "record.sqlite"
-    with sqlite3.connect(file) as made:
-        made.execute("CREATE TABLE t (a)")
-    made.close()
+    with sqlite3.connect(file) as db:
+        db.execute("CREATE TABLE t (a)")
+    db.close()
     if kind == "full":
         db = sqlite3.connect(file)
         db.execute("PRAGMA max_page_count = 2")
@@ -226,7 +226,7 @@ def little_room(monkeypatch):
 
 def test_a_full_disk_ends_a_run_in_one_line_and_the_same_command_continues(project, capsys, little_room):
     arguments = [*SHORT, "--out", "full", "--problems", "40"]
-    assert "the disk is full; make room" in refused(capsys, *arguments)
+    assert "the disk is full; free some space" in refused(capsys, *arguments)
     assert not list((project / "results" / "full").glob("*.csv"))
     little_room()
     assert main.main(arguments) == 0
@@ -273,7 +273,7 @@ def test_limit_on_file_sizes_is_reported(project):
     ]
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert "record.sqlite: the disk reports an error; check it and the space" in done.stderr
+    assert "record.sqlite: the disk reports an error; check it and its free space" in done.stderr
 
 
 def test_added_columns_do_not_change_the_results(tmp_path, bench):
@@ -284,6 +284,6 @@ def test_added_columns_do_not_change_the_results(tmp_path, bench):
         for name in ("batch", "gpu_memory_mb"):
             db.execute(f"ALTER TABLE outcomes DROP COLUMN {name}")
     pd.testing.assert_frame_equal(read_csv(bench(*arguments), "trials"), before)
-    record = ResultsDatabase(folder / "record.sqlite")
-    assert len(record.finished_keys("accuracy")) == 3
-    record.close()
+    results = ResultsDatabase(folder / "record.sqlite")
+    assert len(results.finished_keys("accuracy")) == 3
+    results.close()

@@ -64,10 +64,10 @@ def test_invalid_name_is_refused(project, capsys, name):
 
 def test_path_may_be_new_empty_or_of_a_run(project, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
-    for place in ("./new", tmp_path / "empty", tmp_path / "deep" / "new"):
+    for out in ("./new", tmp_path / "empty", tmp_path / "deep" / "new"):
         for _ in range(2):
-            assert main.main([*SHORT, "--out", str(place)]) == 0
-        assert (project / place / "record.sqlite").is_file() and (project / place / "trials.csv").is_file()
+            assert main.main([*SHORT, "--out", str(out)]) == 0
+        assert (project / out / "record.sqlite").is_file() and (project / out / "trials.csv").is_file()
         assert not (project / "results" / "new").exists()
     (project / "results" / "file").write_text("x")
     assert "is not a folder" in refused(capsys, *SHORT, "--out", "file")
