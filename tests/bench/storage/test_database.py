@@ -162,6 +162,7 @@ def test_reading_writes_no_file_beside_a_database(finished_run, project):
 
 
 def test_running_run_is_read_with_its_commits(finished_run):
+    from bench.report.command import read
 
     writer = ResultsDatabase(finished_run / "record.sqlite")
     writer.put("finished", None)
