@@ -53,12 +53,12 @@ def test_batches_give_the_same_results_with_a_note(bench):
 def test_throughput_is_separate_from_latency(bench):
     folder = bench("--methods", "together", "good", "--problems", 3, "--conditions", "noisy", "--timing-rounds", 2)
     poses, timing = read_csv(folder, "poses"), read_csv(folder, "timing")
-    arguments = poses.groupby(["phase", "method", "batch"]).size().to_dict()
+    counts = poses.groupby(["phase", "method", "batch"]).size().to_dict()
     assert (
-        arguments["batch", "together", 32] == 64
-        and arguments["timing", "together", 1] == arguments["timing", "good", 1] == 2
+        counts["batch", "together", 32] == 64
+        and counts["timing", "together", 1] == arguments["timing", "good", 1] == 2
     )
-    assert ("batch", "good", 32) not in arguments
+    assert ("batch", "good", 32) not in counts
     whole = timing[(timing["angle_low"] == 0) & (timing["angle_high"] == 180)].set_index("method")
     assert whole["batch"].fillna(0).to_dict() == {"together": 32, "good": 0}
     share = poses[poses["phase"] == "batch"]["time_ms"].median()

@@ -253,7 +253,7 @@ def test_method_with_missing_package_is_not_run(bench, capsys):
     assert set(read_csv(folder, "trials").query("method != 'good'")["status"]) == {"skipped"}
     facts = capsys.readouterr().out
     assert "needy is not available on blobs: package package_from_nowhere is missing: pip install" in facts
-    assert "Not arguments here: needy, needy+icp" in facts
+    assert "Not run: needy, needy+icp" in facts
 
 
 def test_a_report_of_a_stopped_run_says_so(bench, capsys):

@@ -80,10 +80,10 @@ def calls(*firsts, points=20, requested=None):
 
 
 def test_consecutive_calls_get_their_own_replies(picky):
-    arguments = [1.0, 2.0, SLEEP, 3.0, EXIT, 4.0, 5.0, KILL, 6.0]
+    numbers = [1.0, 2.0, SLEEP, 3.0, EXIT, 4.0, 5.0, KILL, 6.0]
     ends = {SLEEP: "timeout", EXIT: "crash", KILL: "crash"}
-    replies = list(picky.replies(calls(*arguments)))
-    assert [first for first, _ in replies] == arguments
+    replies = list(picky.replies(calls(*numbers)))
+    assert [first for first, _ in replies] == numbers
     for first, reply in replies:
         assert reply.status == ends.get(first, "ok")
         if reply.status == "ok":
