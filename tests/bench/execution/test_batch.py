@@ -54,10 +54,7 @@ def test_throughput_is_separate_from_latency(bench):
     folder = bench("--methods", "together", "good", "--problems", 3, "--conditions", "noisy", "--timing-rounds", 2)
     poses, timing = read_csv(folder, "poses"), read_csv(folder, "timing")
     counts = poses.groupby(["phase", "method", "batch"]).size().to_dict()
-    assert (
-        counts["batch", "together", 32] == 64
-        and counts["timing", "together", 1] == arguments["timing", "good", 1] == 2
-    )
+    assert counts["batch", "together", 32] == 64 and counts["timing", "together", 1] == counts["timing", "good", 1] == 2
     assert ("batch", "good", 32) not in counts
     whole = timing[(timing["angle_low"] == 0) & (timing["angle_high"] == 180)].set_index("method")
     assert whole["batch"].fillna(0).to_dict() == {"together": 32, "good": 0}
