@@ -102,7 +102,7 @@ def recording(outcomes: int = 1_000_000) -> None:
 def resume(path: Path) -> None:
     """Print what the driver of a resumed run takes until it knows what is done."""
     start, busy = time.perf_counter(), time.process_time()
-    done = ResultsDatabase(path).done("accuracy")
+    done = ResultsDatabase(path).finished_keys("accuracy")
     wall, busy = time.perf_counter() - start, time.process_time() - busy
     memory = psutil.Process().memory_info().rss / 1e6
     print(

@@ -27,14 +27,14 @@ from bench.isolation.process import ROOT
 from bench.pair.files import write_ply
 from common.keys import rng
 from docs.scripts import make_choosing, make_geometric
-from tests.bench.test_run import PLUGINS, QUICK
+from tests.bench.command_line import PLUGINS, QUICK
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 TUTORIALS = ["add-a-method.md", "add-a-data-set.md"]
 NOT_RUN = {
     "pip": "installs packages",
     "pre-commit": "changes the user's git hooks",
-    "dask": "starts servers; tests/bench/test_cluster.py runs on a cluster",
+    "dask": "starts servers; tests/bench/execution/test_executor.py runs on a cluster",
     "PYTHONPATH=.": "as dask",
     "performance.harness": "measures for minutes",
     "performance.deepgmr": "measures for minutes",

@@ -1,1 +1,1 @@
-"""Command line: parse flags, call the commands."""
+"""Command line: flags, and the handlers of the commands."""

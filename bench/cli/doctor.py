@@ -1,4 +1,4 @@
-"""`bench.py doctor`: the environment, what is missing in it, and the command that adds it."""
+"""`bench.py doctor`: describe the environment, what is missing in it, and the command that adds it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from bench.planning.catalog import Catalog
 from bench.storage.environment import ROOT, environment
 from datasets.cache import folder as cache_folder
 
-EXTRAS = {
-    "requirements.txt": "what a run needs",
-    "requirements-cluster.txt": "--backend dask",
-    "requirements-dev.txt": "make test",
+REQUIREMENTS = {
+    "requirements.txt": "needed by a run",
+    "requirements-cluster.txt": "needed by --backend dask",
+    "requirements-dev.txt": "needed by make test",
 }
-LEAST_FREE_GB = 2.0
+"""Requirements file to what needs its packages."""
+MIN_FREE_GB = 2.0
+"""Free disk space below which a warning is given."""
 
 
 def report(catalog: Catalog) -> tuple[list[str], list[str]]:
@@ -27,22 +29,22 @@ def report(catalog: Catalog) -> tuple[list[str], list[str]]:
 
 
 def facts(root: Path) -> list[str]:
-    """The environment as `run.json` has it."""
-    found = environment()
-    load = ", ".join(f"{value:.1f}" for value in found["load_average"])
+    """Return lines on the environment, as in `run.json`, and on the data folder."""
+    machine = environment()
+    load = ", ".join(f"{value:.1f}" for value in machine["load_average"])
     return [
-        f"python    {found['python']} at {sys.executable}",
-        f"machine   {found['os']}; {found['cpu']}, {found['cores']} cores, load {load}",
-        f"commit    {found['commit']}",
+        f"python    {machine['python']} at {sys.executable}",
+        f"machine   {machine['os']}; {machine['cpu']}, {machine['cores']} cores, load {load}",
+        f"commit    {machine['commit']}",
         f"gpu       {gpu()}",
         f"data      {root.resolve()}{'' if root.is_dir() else ' (no such folder)'}",
         f"cache     {cache_folder()}",
-        "packages  " + ", ".join(f"{name} {version}" for name, version in found["packages"].items()),
+        "packages  " + ", ".join(f"{name} {version}" for name, version in machine["packages"].items()),
     ]
 
 
 def gpu() -> str:
-    """Whether torch sees a CUDA device."""
+    """Return the name of the CUDA device that torch uses, or why there is none."""
     try:
         import torch
     except ImportError:
@@ -51,32 +53,32 @@ def gpu() -> str:
 
 
 def packages() -> list[str]:
-    """A line for every requirements file of which packages are missing."""
+    """Return a line for every requirements file with missing packages."""
     lines = []
-    for name, what in EXTRAS.items():
-        missing = [package for package in required(ROOT / name) if not installed(package)]
+    for file, purpose in REQUIREMENTS.items():
+        missing = [package for package in required(ROOT / file) if not installed(package)]
         if missing:
-            lines.append(f"{what}: {', '.join(missing)} missing: {sys.executable} -m pip install -r {name}")
+            lines.append(f"{purpose}: {', '.join(missing)} missing: {sys.executable} -m pip install -r {file}")
     return lines
 
 
 def required(file: Path) -> list[str]:
-    """The packages that a requirements file names for this platform."""
+    """Return the packages that a requirements file names for this platform."""
     from packaging.requirements import InvalidRequirement, Requirement
 
-    found = []
+    names = []
     for line in file.read_text().splitlines():
         try:
-            one = Requirement(re.sub(r"\s*#.*", "", line))
+            requirement = Requirement(re.sub(r"\s*#.*", "", line))
         except InvalidRequirement:  # a comment, or another file
             continue
-        if one.marker is None or one.marker.evaluate():
-            found.append(one.name)
-    return found
+        if requirement.marker is None or requirement.marker.evaluate():
+            names.append(requirement.name)
+    return names
 
 
 def installed(package: str) -> bool:
-    """Whether a distribution is installed."""
+    """Return whether a distribution is installed."""
     try:
         metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -105,7 +107,7 @@ def data(catalog: Catalog) -> list[str]:
 
 
 def space() -> list[str]:
-    """A line if the current folder's disk is nearly full."""
+    """Return a line if the disk of the current folder is nearly full."""
     free = shutil.disk_usage(Path.cwd()).free / 1e9
-    low = f"disk: {free:.1f} GB free in {Path.cwd()}, a run with its report may need {LEAST_FREE_GB:g}: make room"
-    return [low] if free < LEAST_FREE_GB else []
+    line = f"disk: {free:.1f} GB free in {Path.cwd()}, a run with its report may need {MIN_FREE_GB:g}: free some space"
+    return [line] if free < MIN_FREE_GB else []

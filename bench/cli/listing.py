@@ -1,4 +1,4 @@
-"""`bench.py list`: what there is, whether it can be used here, and where it is looked for."""
+"""`bench.py list`: methods, weights, data sets, conditions and presets, and whether they can be used here."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def sections(catalog: Catalog) -> dict[str, list[str]]:
     root = catalog.data.shown_root
     lines_of = {
         "methods (kind, device)": [method_line(name, entry) for name, entry in catalog.methods.entries.items()],
-        "tuned settings (METHOD[tuned=NAME], found by bench.py tune)": tuned_lines(catalog.methods.plugins),
+        "tuned settings (METHOD[tuned=NAME], from bench.py tune)": tuned_lines(catalog.methods.plugins),
         "weights of learned methods": [weights_line(file) for file in sorted(WEIGHTS.glob("*.safetensors"))],
-        f"data sets (files are looked for below {root}; --data or $BENCH_DATA names another place)": [
+        f"data sets (files are looked for below {root}; --data or $BENCH_DATA names another folder)": [
             dataset_line(name, cls(root=root), root) for name, cls in catalog.data.entries.items()
         ],
-        "conditions": [f"{name:18} {first_line(c)}" for name, c in CONDITIONS.items()],
+        "conditions": [f"{name:18} {first_line(cls)}" for name, cls in CONDITIONS.items()],
         "presets": [f"{name:18} {load_preset(name)['about']}" for name in preset_names()],
         "plug-ins that do not work": catalog.faults,
     }
@@ -34,14 +34,14 @@ def sections(catalog: Catalog) -> dict[str, list[str]]:
 
 
 def method_line(name: str, entry: MethodEntry) -> str:
-    """Name, kind, device, and what it is or why it can't be used."""
+    """Return name, kind, device, and the summary of a method or why it cannot be used."""
     device = "cpu, cuda" if "torch" in entry.cls.requires else "cpu"
     reason = entry.unavailable()
     return f"{name:18} {entry.cls.kind:8} {device:10} {f'unavailable: {reason}' if reason else entry.summary}"
 
 
 def tuned_lines(plugins: Path | None) -> list[str]:
-    """What each tuning stands for, those of the user's folder after those that come with the bench."""
+    """Return a line for every tuned setting: first those that come with the benchmark, then those of the user's folder."""
     files = dict.fromkeys([BUILT_IN, tuned_file(plugins)])
     return [
         f"{f'{method}[{TUNED}={name}]':42} {entry['verdict']}"
@@ -52,52 +52,54 @@ def tuned_lines(plugins: Path | None) -> list[str]:
 
 
 def card(file: Path) -> dict[str, Any]:
-    """What a weight file says of itself, from its header alone: no library is loaded."""
+    """Return the card of a weight file, read from its header without loading a library."""
     with file.open("rb") as handle:
         header = json.loads(handle.read(int.from_bytes(handle.read(8), "little")))
     return dict(json.loads(header["__metadata__"]["card"]))
 
 
 def weights_line(file: Path) -> str:
-    """What a weight file was trained on."""
-    said = card(file)
-    told = said["provenance"]
-    kinds, of = len(told["categories"]), len(told["dataset_categories"])
+    """Return what a weight file was trained on."""
+    facts = card(file)
+    training = facts["provenance"]
+    categories, total = len(training["categories"]), len(training["dataset_categories"])
     size = file.stat().st_size / 1e6
     return (
-        f"{said['method']:18} {file.name}: {told['dataset']}, {told['condition']}, {kinds} of {of} categories, "
-        f"{told['steps']} steps of {told['batch']} pairs, {size:.1f} MB"
+        f"{facts['method']:18} {file.name}: {training['dataset']}, {training['condition']}, "
+        f"{categories} of {total} categories, {training['steps']} steps of {training['batch']} pairs, {size:.1f} MB"
     )
 
 
-def dataset_line(name: str, made: Data, root: Path) -> str:
-    """Name, size, whether it is there, licence, what it is, and how to get it."""
-    state = state_of(name, made, root)
-    fetched = sum(archive.size for archive in made.archives)
-    size = f", {fetched / 1e6:.0f} MB to fetch" if fetched and state == MISSING else ""
-    get = f"\n{'':21}{made.where}" if state in (MISSING, ASKS) else ""
-    return f"{name:18} {first_line(type(made))}\n{'':21}{state}{size}; licence: {made.licence or 'not said'}{get}"
+def dataset_line(name: str, dataset: Data, root: Path) -> str:
+    """Return name, summary, state, size and licence of a data set, and how to get it if it is missing."""
+    state = state_of(name, dataset, root)
+    archives = sum(archive.size for archive in dataset.archives)
+    size = f", {archives / 1e6:.0f} MB to fetch" if archives and state == MISSING else ""
+    where = f"\n{'':21}{dataset.where}" if state in (MISSING, NEEDS_PATH) else ""
+    licence = dataset.licence or "not known"
+    return f"{name:18} {first_line(type(dataset))}\n{'':21}{state}{size}; licence: {licence}{where}"
 
 
-HERE, MISSING, ASKS, NEEDS_NOTHING = "found", "not here", "asks for a path", "needs no files"
+PRESENT, MISSING, NEEDS_PATH, NEEDS_NO_FILES = "found", "not here", "needs a path", "needs no files"
+"""States of a data set's files."""
 
 
-def state_of(name: str, made: Data, root: Path) -> str:
-    """Whether a data set's files are there, as far as their place tells."""
-    path = getattr(made, "path", None)
-    if path is None and not made.archives:
-        return NEEDS_NOTHING
-    return ASKS if path == "" else HERE if is_there(name, made, root) else MISSING
+def state_of(name: str, dataset: Data, root: Path) -> str:
+    """Return whether the files of a data set are present, judged by the existence of its folder or file."""
+    path = getattr(dataset, "path", None)
+    if path is None and not dataset.archives:
+        return NEEDS_NO_FILES
+    return NEEDS_PATH if path == "" else PRESENT if is_present(name, dataset, root) else MISSING
 
 
-def is_there(name: str, made: Data, root: Path) -> bool:
-    """Whether a place where a data set is looked for exists; that it is whole is seen when it is read."""
-    path = str(getattr(made, "path", ""))
-    places = [root / name, *([root / path, Path(path)] if path else [])]
-    places += [root / archive.folder for archive in made.archives]
-    return any(place.exists() for place in places)
+def is_present(name: str, dataset: Data, root: Path) -> bool:
+    """Return whether a path where a data set may lie exists. Whether its files are complete is checked on reading."""
+    path = str(getattr(dataset, "path", ""))
+    candidates = [root / name, *([root / path, Path(path)] if path else [])]
+    candidates += [root / archive.folder for archive in dataset.archives]
+    return any(candidate.exists() for candidate in candidates)
 
 
-def first_line(thing: type) -> str:
-    """The first line of a class's docstring."""
-    return (thing.__doc__ or "has no docstring").strip().split("\n")[0]
+def first_line(cls: type) -> str:
+    """Return the first line of a class's docstring."""
+    return (cls.__doc__ or "has no docstring").strip().split("\n")[0]

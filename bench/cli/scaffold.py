@@ -1,4 +1,4 @@
-"""`bench.py new NAME`: a method that works, and its test, to be filled in."""
+"""`bench.py new NAME`: write a working method and its test from templates."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from methods.core.registry import MethodRegistry
 
 
 def write(name: str, plugins: Path | None) -> tuple[Path, Path]:
-    """Write the method and the test: into a folder of plug-ins (made if missing), or into `methods/` and `tests/`.
+    """Write a method and its test into a plug-in folder, created if missing, or into `methods/` and `tests/`; return both paths.
 
     Raises:
-        InputError: the name is taken or can't name a module, or a file is there already or can't be written.
+        InputError: the name is taken or cannot name a module, or a file exists already or cannot be written.
     """
-    _check(name, plugins)
+    _check_name(name, plugins)
     method = (plugins or ROOT / "methods") / f"{name}.py"
     test = (plugins or ROOT / "tests" / "methods") / f"test_{name}.py"
     words = {
@@ -38,13 +38,13 @@ def write(name: str, plugins: Path | None) -> tuple[Path, Path]:
     return method, test
 
 
-def _check(name: str, plugins: Path | None) -> None:
+def _check_name(name: str, plugins: Path | None) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise InputError(
-            f"new {name}: a name has lower-case letters, digits and _, such as my_method; it names a module"
+            f"new {name}: use lower-case letters, digits and _, such as my_method; the name is that of a module"
         )
     if name in MethodRegistry(plugins if plugins and plugins.is_dir() else None).entries:
-        raise InputError(f"new {name}: there is a method of that name; choose another")
+        raise InputError(f"new {name}: a method of that name exists; choose another")
 
 
 def _write(file: Path, text: str) -> None:

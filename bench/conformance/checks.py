@@ -1,6 +1,6 @@
-"""What every method owes, whatever it is. One definition for `bench.py check` and for the tests.
+"""Conformance checks of methods, used by `bench.py check` and by the tests.
 
-A check raises `Complaint` with what is wrong and what to do about it, or returns a remark.
+A check returns a remark, or raises `CheckFailed` with what is wrong and how to fix it.
 """
 
 from __future__ import annotations
@@ -29,16 +29,19 @@ Check = Callable[[Method], str]
 
 KINDS = ("local", "global", "learned", "control")
 EASY_DEG, EASY_SHIFT = 10.0, 0.15
-"""Rotation and translation of the known poses: any method that registers at all is better there than doing nothing."""
-POSES = IN_BATCH = 3
-SLOWEST_S, MOST_MB = 20.0, 4000.0
-"""What a call on two clouds of `LARGE_OFFSET` points may take."""
-LARGE_OFFSET = 2000
-CONTROL = "not required of a control"
+"""Rotation in degrees and translation of the known poses: small enough that any method must beat the identity."""
+KNOWN_POSES = 3
+"""Pairs of the check of known poses."""
+BATCH_PAIRS = 3
+"""Pairs of the check of batches."""
+MAX_CALL_S, MAX_CALL_MB = 20.0, 4000.0
+"""Limits of a call on two clouds of `LARGE_CLOUD_POINTS` points."""
+LARGE_CLOUD_POINTS = 2000
+NOT_FOR_CONTROLS = "not required of a control"
 
 
 class CheckFailed(Exception):
-    """What a method does wrong, and what to do."""
+    """Raised by a check with what a method does wrong and how to fix it."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +51,13 @@ class CheckRequest:
     name: str
 
 
-def blob(n: int = 200, key: int = 0) -> Array:
-    """A random cloud (n, 3) float64, of different width along each axis."""
+def random_cloud(n: int = 200, key: int = 0) -> Array:
+    """Return a random cloud (n, 3) float64 with different widths along the axes."""
     return rng("blob", key).normal(size=(n, 3)) * (0.5, 0.3, 0.1)
 
 
 def asymmetric_cloud(n: int = 400, key: int = 0) -> Array:
-    """Points (n, 3) float64 on a surface without symmetry, about 2 across: an ellipsoid with two dents and a horn."""
+    """Return points (n, 3) float64 on a surface without symmetry, about 2 in diameter: an ellipsoid with two dents and a horn."""
     u = rng("thing", key).normal(size=(n, 3))
     u /= np.linalg.norm(u, axis=1, keepdims=True)
     bumps = {(1.0, 0.2, 0.1): 0.35, (-0.2, 0.9, 0.4): -0.3, (0.1, -0.3, 0.95): -0.25}
@@ -62,32 +65,33 @@ def asymmetric_cloud(n: int = 400, key: int = 0) -> Array:
     return np.asarray(u * radius[:, None] * (1.0, 0.7, 0.5))
 
 
-def _at(cloud: Array, where: int, value: float) -> Array:
+def _with_value(cloud: Array, index: int, value: float) -> Array:
+    """Return a copy of a cloud with one coordinate replaced; `index` counts coordinates row by row."""
     changed = cloud.copy()
-    changed.ravel()[where] = value
+    changed.ravel()[index] = value
     return changed
 
 
-HOSTILE = {
+DEGENERATE_CLOUDS = {
     "empty": np.empty((0, 3)),
     "one point": np.ones((1, 3)),
-    "two points": blob(2),
-    "few points": blob(5),
+    "two points": random_cloud(2),
+    "few points": random_cloud(5),
     "collinear": np.outer(np.linspace(-1, 1, 100), (1, 2, 3)),
     "all equal": np.full((100, 3), 0.7),
-    "planar": blob() * (1, 1, 0),
-    "duplicates": np.repeat(blob(40), 5, axis=0),
-    "one nan": _at(blob(), 7, np.nan),
-    "infinite": _at(blob(), 7, np.inf),
-    "huge": blob() * 1e6,
-    "tiny": blob() * 1e-6,
-    "far away": blob() + 1e6,
+    "planar": random_cloud() * (1, 1, 0),
+    "duplicates": np.repeat(random_cloud(40), 5, axis=0),
+    "one nan": _with_value(random_cloud(), 7, np.nan),
+    "infinite": _with_value(random_cloud(), 7, np.inf),
+    "huge": random_cloud() * 1e6,
+    "tiny": random_cloud() * 1e-6,
+    "far away": random_cloud() + 1e6,
 }
-"""Clouds that real data holds now and then."""
+"""Name to cloud (n, 3) of degenerate inputs that occur in real data."""
 
 
-def easy(n: int = 400, key: int = 0) -> tuple[Array, Array, Array]:
-    """Source and target (n, 3) float32 with the same points in another order, and the true pose (4, 4), a small one."""
+def easy_pair(n: int = 400, key: int = 0) -> tuple[Array, Array, Array]:
+    """Return source and target (n, 3) float32 with the same points in another order, and the true pose (4, 4), a small one."""
     random = rng("easy", key)
     cloud = asymmetric_cloud(n)
     source = move(rigid(haar(random), np.zeros(3)), cloud)
@@ -98,10 +102,10 @@ def easy(n: int = 400, key: int = 0) -> tuple[Array, Array, Array]:
 def call_method(
     method: Method, source: Array, target: Array, seed: int = 0, what: str = "two plain clouds"
 ) -> tuple[Array | None, Reply]:
-    """Call a method as a run does; return its rigid pose, or None if it gave a reason for having none, and the reply.
+    """Call a method as a run does; return the reply and the rigid pose, or None if the method raised `NoSolution`.
 
     Raises:
-        CheckFailed: any other result.
+        CheckFailed: the method returned anything else.
     """
     reply = register(method, "cpu", RegisterRequest([source], [target], seed))
     if reply.status == Status.NO_SOLUTION:
@@ -123,23 +127,23 @@ def error(pose: Array | None, T: Array, source: Array) -> float:
 
 
 def documented(method: Method) -> str:
-    """The class has a docstring and a kind."""
+    """Check that the class has a docstring and a kind."""
     for part in method.parts if isinstance(method, Chain) else (method,):
-        offer = MethodEntry(type(part), {}, Path(inspect.getfile(type(part))))
-        if not offer.documented:
-            raise CheckFailed(f"the class {type(part).__name__} {offer.summary}; it stands in lists and reports")
+        entry = MethodEntry(type(part), {}, Path(inspect.getfile(type(part))))
+        if not entry.documented:
+            raise CheckFailed(f"the class {type(part).__name__} {entry.summary}; lists and reports show it")
         if part.kind not in KINDS:
             raise CheckFailed(f"kind is '{part.kind}'; set kind to one of {', '.join(KINDS)}")
     return method.kind
 
 
 def known_poses(method: Method) -> str:
-    """Small known motions of the same points are found better than by doing nothing, and in the right direction."""
+    """Check that the pose error of small known motions is below that of the identity, and the direction is right."""
     if method.kind == "control":
-        return CONTROL
+        return NOT_FOR_CONTROLS
     errors, inverse_errors, identity_errors = [], [], []
-    for key in range(POSES):
-        source, target, T = easy(key=key)
+    for key in range(KNOWN_POSES):
+        source, target, T = easy_pair(key=key)
         pose, _ = call_method(method, source, target, key)
         errors.append(error(pose, T, source))
         identity_errors.append(error(np.eye(4), T, source))
@@ -156,58 +160,57 @@ def known_poses(method: Method) -> str:
 
 
 def point_order(method: Method) -> str:
-    """Rows of the two clouds do not correspond, so the answer must not need them to."""
+    """Check that the result does not depend on the order of the points."""
     if method.kind == "control":
-        return CONTROL
-    source, target, T = easy(key=7)
+        return NOT_FOR_CONTROLS
+    source, target, T = easy_pair(key=7)
     in_order = move(T, source.astype(np.float64)).astype(np.float32)
     errors = [error(call_method(method, source, cloud)[0], T, source) for cloud in (in_order, target)]
     if errors[0] < 0.02 and errors[1] > 10 * max(errors[0], 0.02):
         raise CheckFailed(
-            f"error {errors[0]:.3g} with rows in the same order, {errors[1]:.3g} when shuffled; match points by where they "
-            "are or what surrounds them, not by their index"
+            f"error {errors[0]:.3g} with rows in the same order, {errors[1]:.3g} when shuffled; match points by "
+            "position or neighbourhood, not by their index"
         )
     return f"error {errors[1]:.3g} in any order"
 
 
 def unequal_sizes(method: Method) -> str:
-    """The clouds may have different numbers of points."""
-    source, target, _ = easy(key=3)
+    """Check that the clouds may have different numbers of points."""
+    source, target, _ = easy_pair(key=3)
     pairs = (source[:250], target), (source, target[:250])
     replies = [call_method(method, *pair, what=" and ".join(f"{len(c)} points" for c in pair))[1] for pair in pairs]
     return " and ".join(reply.status for reply in replies)
 
 
 def degenerate(method: Method) -> str:
-    """Empty, flat, huge, broken clouds give a rigid pose or NoSolution with a reason."""
-    good = blob(key=1).astype(np.float32)
-    answered = 0
-    for name, cloud in HOSTILE.items():
+    """Check that empty, flat, huge and non-finite clouds give a rigid pose or NoSolution with a reason."""
+    good = random_cloud(key=1).astype(np.float32)
+    poses = 0
+    for name, cloud in DEGENERATE_CLOUDS.items():
         bad = cloud.astype(np.float32)
         for side, pair in {"source": (bad, good), "target": (good, bad), "both": (bad, bad)}.items():
             pose, _ = call_method(method, pair[0].copy(), pair[1].copy(), what=f"{side} {name}")
-            answered += pose is not None
-    return f"a pose for {answered} of {3 * len(HOSTILE)}, a reason for the others"
+            poses += pose is not None
+    return f"a pose for {poses} of {3 * len(DEGENERATE_CLOUDS)}, a reason for the others"
 
 
 def dtype_and_layout(method: Method) -> str:
-    """float64 and strided arrays with the same values give the same pose."""
-    source, target, _ = easy(key=4)
+    """Check that float64 and strided arrays with the same values give the same pose."""
+    source, target, _ = easy_pair(key=4)
     wide = np.repeat(source, 2, axis=1)[:, ::2], np.asfortranarray(target)
-    forms = {"float64": (source.astype(np.float64), target.astype(np.float64)), "strided arrays": wide}
+    variants = {"float64": (source.astype(np.float64), target.astype(np.float64)), "strided arrays": wide}
     expected, _ = call_method(method, source, target)
-    for name, pair in forms.items():
+    for name, pair in variants.items():
         pose, _ = call_method(method, *pair, what=name)
         if not _agree(pose, expected, source):
-            raise CheckFailed(
-                f"{name} with the same values give another answer; start register with np.ascontiguousarray(cloud, …)"
-            )
+            fix = "start register with np.ascontiguousarray(cloud, …)"
+            raise CheckFailed(f"{name} with the same values give another pose; {fix}")
     return "float32, float64, strided"
 
 
 def input_unchanged(method: Method) -> str:
-    """The clouds are as they were after a call."""
-    source, target, _ = easy(key=5)
+    """Check that a call does not change its input."""
+    source, target, _ = easy_pair(key=5)
     kept = source.copy(), target.copy()
     call_method(method, source, target)
     for name, before, after in (("source", kept[0], source), ("target", kept[1], target)):
@@ -217,42 +220,41 @@ def input_unchanged(method: Method) -> str:
 
 
 def rigid_output(method: Method) -> str:
-    """Clouds that have nothing to do with each other give a rigid pose or NoSolution, too."""
+    """Check that unrelated clouds give a rigid pose or NoSolution, too."""
     poses = [
-        call_method(method, blob(150, k).astype(np.float32), asymmetric_cloud(150, k).astype(np.float32), k)[0]
+        call_method(method, random_cloud(150, k).astype(np.float32), asymmetric_cloud(150, k).astype(np.float32), k)[0]
         for k in range(3)
     ]
     return f"a pose for {sum(pose is not None for pose in poses)} of {len(poses)}"
 
 
 def deterministic(method: Method) -> str:
-    """The same seed gives the same bits, whatever came between; another seed too, unless `random = True`."""
-    source, target, _ = easy(key=6)
+    """Check that the same seed gives the same bits, and so does another seed unless `random = True`."""
+    source, target, _ = easy_pair(key=6)
     first, other, again = (call_method(method, source, target, seed)[0] for seed in (5, 6, 5))
     if not _equal(first, again):
-        raise CheckFailed(
-            "two calls with the same seed differ; draw from self.rng or self.seed, and keep nothing between calls"
-        )
+        fix = "draw from self.rng or self.seed, and keep no state between calls"
+        raise CheckFailed(f"two calls with the same seed differ; {fix}")
     if not method.random and not _equal(first, other):
-        raise CheckFailed("the answer depends on the seed; set random = True")
-    return "depends on the seed, as declared" if method.random else "depends on nothing but the clouds"
+        raise CheckFailed("the pose depends on the seed; set random = True")
+    return "depends on the seed, as declared" if method.random else "depends on the clouds only"
 
 
 def _equal(first: Array | None, second: Array | None) -> bool:
-    """Whether two poses are equal bit for bit, or both missing."""
+    """Return whether two poses are equal bit for bit, or both missing."""
     return np.array_equal(np.asarray(first), np.asarray(second))
 
 
 def _agree(first: Array | None, second: Array | None, source: Array) -> bool:
-    """Whether two poses differ by rounding at most, or are both missing."""
+    """Return whether two poses differ by rounding at most, or are both missing."""
     if first is None or second is None:
         return first is second
     return error(first, second, source) <= 1e-3
 
 
 def stages_add_up(method: Method) -> str:
-    """Times of stages are within the time of the call."""
-    source, target, _ = easy(key=8)
+    """Check that the times of the stages sum to at most the time of the call."""
+    source, target, _ = easy_pair(key=8)
     _, reply = call_method(method, source, target)
     total = sum(reply.stages.values())
     if total > 1.02 * reply.time_ms + 1:
@@ -264,50 +266,45 @@ def stages_add_up(method: Method) -> str:
 
 
 def initial_pose(method: Method) -> str:
-    """A local method starts from `init` and does not make a good one worse."""
+    """Check that a local method starts from `init` and does not make a good initial pose worse."""
     last = method.parts[-1] if isinstance(method, Chain) else method
     if not last.local:
-        return "takes none"
-    source, target, small = easy(key=9)
-    away = rigid(axis_rotation(np.array([0.0, 0.0, 1.0]), 120.0), np.array([2.0, 0.0, 0.0]))
-    start, truth = away, away @ small
-    target = move(away, target.astype(np.float64)).astype(np.float32)
+        return "not supported"
+    source, target, small = easy_pair(key=9)
+    large = rigid(axis_rotation(np.array([0.0, 0.0, 1.0]), 120.0), np.array([2.0, 0.0, 0.0]))
+    start, truth = large, large @ small
+    target = move(large, target.astype(np.float64)).astype(np.float32)
     last.begin(0)
     try:
         T = np.asarray(last.register(source, target, start))  # type: ignore[call-arg]
     except TypeError as reason:
-        raise CheckFailed(
-            f"local = True, but register can't be given init ({reason}); add init=None after target"
-        ) from reason
+        fix = "add init=None after target"
+        raise CheckFailed(f"local = True, but register does not accept init ({reason}); {fix}") from reason
     before, after = (float(metrics.rmse(pose, truth, source)) for pose in (start, T))
     if after > before:
-        raise CheckFailed(
-            f"from an init with error {before:.3g} it goes to {after:.3g}; start from init, T = init @ … or as it says"
-        )
+        raise CheckFailed(f"from an init with error {before:.3g} the error rises to {after:.3g}; start from init")
     return f"error {before:.3g} becomes {after:.3g}"
 
 
 def bounded(method: Method) -> str:
-    """Clouds of 2000 points take limited time and memory."""
-    source, target, _ = easy(LARGE_OFFSET, key=10)
+    """Check that clouds of `LARGE_CLOUD_POINTS` points take limited time and memory."""
+    source, target, _ = easy_pair(LARGE_CLOUD_POINTS, key=10)
     _, reply = call_method(method, source, target)
-    if reply.time_ms > 1e3 * SLOWEST_S:
-        raise CheckFailed(
-            f"{reply.time_ms / 1e3:.0f} s for {LARGE_OFFSET} points, over {SLOWEST_S:g} s; thin the clouds or iterate less"
-        )
-    if reply.peak_mb > MOST_MB:
-        raise CheckFailed(
-            f"{reply.peak_mb:.0f} MB for {LARGE_OFFSET} points, over {MOST_MB:g} MB; thin the clouds or work in blocks"
-        )
-    return f"{reply.time_ms:.0f} ms and {max(reply.peak_mb, 0):.0f} MB for {LARGE_OFFSET} points"
+    seconds, size = reply.time_ms / 1e3, f"for {LARGE_CLOUD_POINTS} points"
+    if seconds > MAX_CALL_S:
+        raise CheckFailed(f"{seconds:.0f} s {size}, over {MAX_CALL_S:g} s; subsample the clouds or iterate less")
+    if reply.peak_mb > MAX_CALL_MB:
+        fix = "subsample the clouds or work in blocks"
+        raise CheckFailed(f"{reply.peak_mb:.0f} MB {size}, over {MAX_CALL_MB:g} MB; {fix}")
+    return f"{reply.time_ms:.0f} ms and {max(reply.peak_mb, 0):.0f} MB {size}"
 
 
 def batches(method: Method) -> str:
-    """Several pairs at once give what each gives alone, and a broken one among them spoils no other."""
+    """Check that a batch gives the same poses as its pairs alone, even if one of them is not finite."""
     if not method.solves_batches:
-        return "takes none"
-    pairs = [easy(key=20 + k)[:2] for k in range(IN_BATCH)]
-    pairs[1] = (_at(pairs[1][0], 7, np.nan), pairs[1][1])
+        return "not supported"
+    pairs = [easy_pair(key=20 + k)[:2] for k in range(BATCH_PAIRS)]
+    pairs[1] = (_with_value(pairs[1][0], 7, np.nan), pairs[1][1])
     expected = [call_method(method, *pair)[0] for pair in pairs]
     sources, targets = (list(clouds) for clouds in zip(*pairs, strict=True))
     reply = register(method, "cpu", RegisterRequest(sources, targets, 0))
@@ -339,4 +336,4 @@ CHECKS: dict[str, Check] = {
     "initial pose": initial_pose,
     "batches": batches,
 }
-"""Name to check, in the order in which they are made."""
+"""Name to check, in the order in which they are run."""

@@ -1,4 +1,4 @@
-"""`bench.py check NAME`: every check of `bench.conformance.checks`, in a process that may crash or hang without harm."""
+"""`bench.py check NAME`: run every check of `bench.conformance.checks` in a method process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BUDGET_S = 60.0
 MEMORY_GB = 8.0
 FIXES = {
     Status.CRASH: "find the call that ends the process, and raise NoSolution before it",
-    Status.TIMEOUT: "a call must end; limit the iterations, or check a cheaper setting: NAME[parameter=value]",
+    Status.TIMEOUT: "a call must end; limit the iterations, or check cheaper parameters: NAME[parameter=value]",
     Status.OUT_OF_MEMORY: "subsample the clouds, or work in blocks",
 }
 """How to fix a check during which the process ended."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.evaluation.metrics import MEAN_DISTANCE_POINTS, Moments, Scenes, moments
-from bench.storage.database import explained, open_to_read
+from bench.storage.database import open_to_read, translate_errors
 from common.errors import InputError
 from common.parallel import parallel_map
 
@@ -66,7 +66,7 @@ def load(record: Path, run: dict[str, Any]) -> RunData:
         InputError: the file is not the results database of a run.
     """
     try:
-        with explained(record):
+        with translate_errors(record):
             clouds = parallel_map(_problems, [record.absolute()], record.stat().st_size > LARGE)
             outcomes, stages = _outcomes(record), _stages(record)
             problems, scenes, information = next(clouds)

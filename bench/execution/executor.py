@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -62,12 +63,15 @@ def _backend(context: RunContext) -> Iterator[dict[str, Any]]:
 
 
 def notify_workers() -> None:
-    """Ask the processes of this machine's pool to hand in what they have."""
+    """Send SIGINT to the local pool workers, which then return their finished outcomes.
+
+    As Ctrl-C in a terminal, the signal goes to this process's own process group; method processes have their own.
+    """
     import psutil
 
     for process in psutil.Process().children():
-        with contextlib.suppress(psutil.Error):
-            if "loky" in " ".join(process.cmdline()):
+        with contextlib.suppress(psutil.Error, ProcessLookupError):
+            if os.getpgid(process.pid) == os.getpgrp():
                 process.send_signal(signal.SIGINT)
 
 

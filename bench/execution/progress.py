@@ -1,4 +1,4 @@
-"""What a person sees while a run works: a bar in a terminal, a line now and then in a log."""
+"""Progress of a run: a bar in a terminal, a line every few seconds in a log."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-LINE_EVERY_S = 10.0
+LINE_INTERVAL_S = 10.0
+"""Minimum time between two lines of a log."""
 
 
 class ProgressBar:
-    """Counts to `total` under a title: what, how many of how many, time left."""
+    """Progress bar that counts to `total`, with a title, the current work and the time left."""
 
     def __init__(self, console: Console, title: str, total: int) -> None:
         self.console, self.title, self.total, self.count = console, title, total, 0
@@ -41,11 +42,11 @@ class ProgressBar:
             self.console.print(f"{self.title}: {self.count} of {self.total} in {spent:.0f} s", highlight=False)
 
     def step(self, n: int, what: str) -> None:
-        """N more are done; `what` is at work."""
+        """Advance by `n`; `what` names the current work."""
         self.count += n
         if self.bar:
             self.bar.update(self.task, advance=n, description=f"{self.title}: {what}")
-        elif time.monotonic() - self.last > LINE_EVERY_S and 0 < self.count < self.total:
+        elif time.monotonic() - self.last > LINE_INTERVAL_S and 0 < self.count < self.total:
             self.last = time.monotonic()
             left = (self.last - self.start) / self.count * (self.total - self.count)
             line = f"{self.title}: {self.count} of {self.total}, about {left:.0f} s left ({what})"

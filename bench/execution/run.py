@@ -70,10 +70,10 @@ def run(config: RunConfig, context: RunContext) -> ResultsDatabase:
 
 def open_database(config: RunConfig, context: RunContext) -> ResultsDatabase:
     """Open the database of this configuration in the run's folder, new or to be continued."""
-    if context.fresh and (kept := run_folder.clear(context.folder)):
+    if context.fresh and (kept := run_folder.delete_run_files(context.folder)):
         line = f"{context.folder}: kept files that no run writes: {', '.join(kept)}"
         context.console.print(line, highlight=False, soft_wrap=True)
-    database = ResultsDatabase(context.folder / run_folder.RECORD)
+    database = ResultsDatabase(context.folder / run_folder.DATABASE_NAME)
     known = database.get("hash")
     if known not in (None, config.hash):
         raise InputError(
@@ -83,7 +83,7 @@ def open_database(config: RunConfig, context: RunContext) -> ResultsDatabase:
     database.put("hash", config.hash)
     _refuse_other_code(database, config, context)
     if known:
-        done = len(database.done(Phase.ACCURACY)) + len(database.done(Phase.TIMING))
+        done = len(database.finished_keys(Phase.ACCURACY)) + len(database.finished_keys(Phase.TIMING))
         context.console.print(f"continuing: {done} outcomes exist already", highlight=False)
     return database
 
@@ -244,7 +244,7 @@ def record_skipped(
 
 def record_oracle(database: ResultsDatabase, config: RunConfig, groups: list[ProblemGroup]) -> None:
     """Store the true poses as outcomes of a control: scoring must find no error in them."""
-    truth = database.truths() if config.oracle else {}
+    truth = database.true_poses() if config.oracle else {}
     for group in groups:
         keys = [key for key in group.keys if key.id in truth]
         outcomes = [Outcome(ORACLE, key.id, Status.OK, seed=config.seed, pose=truth[key.id]) for key in keys]
@@ -261,7 +261,9 @@ def accuracy(
     """Run every method on every problem, in parallel. An outcome is done once it is in the database."""
 
     def remaining() -> list[Task]:
-        return [task for task in make_tasks(config, groups, database.done(Phase.ACCURACY)) if task.setup in usable]
+        return [
+            task for task in make_tasks(config, groups, database.finished_keys(Phase.ACCURACY)) if task.setup in usable
+        ]
 
     tasks, losses = remaining(), 0
     count = sum(len(task.keys) for task in tasks)

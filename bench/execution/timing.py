@@ -63,7 +63,7 @@ class TimingPhase:
 
     def run(self) -> None:
         """Time what is not yet in the database."""
-        done = {phase: self.database.done(phase) for phase in (Phase.TIMING, Phase.BATCH)}
+        done = {phase: self.database.finished_keys(phase) for phase in (Phase.TIMING, Phase.BATCH)}
         calls = [c for c in self._calls() if (c.method.text, c.keys[-1].id, c.round) not in done[c.phase]]
         starters = ThreadPoolExecutor(self.context.jobs)
         try:

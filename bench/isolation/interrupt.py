@@ -1,7 +1,7 @@
-"""Ctrl-C while workers are busy: what is finished is handed in and recorded, what is not is abandoned, within a second.
+"""Ctrl-C while workers are busy: finished outcomes are stored, unfinished calls are abandoned, within a second.
 
-The first signal asks: a worker gives up the call it waits for and hands in what it has. Should that take longer than
-`GRACE_S`, or a second signal come, the run stops as it is.
+The first signal requests the end: each worker abandons its current call and returns its finished outcomes. If that takes
+longer than `GRACE_S`, or after a second signal, the run ends at once.
 """
 
 from __future__ import annotations
@@ -12,64 +12,65 @@ import threading
 from collections.abc import Callable, Iterator
 
 GRACE_S = 0.6
+"""Seconds that workers have to return their outcomes."""
 _requested = threading.Event()
 
 
 class Interrupted(Exception):
-    """Raised in the place of a call's answer once stopping is asked for."""
+    """Raised instead of returning a call's reply once an interrupt is requested."""
 
 
 def requested() -> bool:
-    """Whether this process was asked to stop."""
+    """Return whether the end of this process's work has been requested."""
     return _requested.is_set()
 
 
 def install_handler() -> None:
-    """In a process of the pool, be asked by a signal, instead of ended by it; where another handler is at work, leave it."""
-    in_main = threading.current_thread() is threading.main_thread()
-    if in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _note)
+    """Let SIGINT request the end of a pool worker instead of ending it, unless another handler is installed."""
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if in_main_thread and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _request)
 
 
-def _note(*_: object) -> None:
+def _request(*_: object) -> None:
     _requested.set()
 
 
 @contextlib.contextmanager
-def on_interrupt(tell: Callable[[], None]) -> Iterator[None]:
-    """Within, a first Ctrl-C only asks to stop, and calls `tell`, which tells the other processes; the block should end soon.
+def on_interrupt(notify: Callable[[], None]) -> Iterator[None]:
+    """Let the first Ctrl-C within the block request its end and call `notify`, which informs the worker processes.
 
     Raises:
-        KeyboardInterrupt: at the end of the block if it was asked to stop; in the middle of it if it does not end.
+        KeyboardInterrupt: at the end of the block after a request; within it after `GRACE_S` or a second Ctrl-C.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    over = threading.Event()
+    ended = threading.Event()
 
-    def first(*_: object) -> None:
-        if over.is_set():  # the clock ran out just when the block ended: it must not interrupt what follows
+    def handler(*_: object) -> None:
+        if ended.is_set():  # the timer fired as the block ended: it must not interrupt the code after it
             return
         if _requested.is_set():
             raise KeyboardInterrupt
         _requested.set()
-        clock.start()
-        tell()
+        timer.start()
+        notify()
 
-    # a true signal, which also ends a wait in native code
-    clock = threading.Timer(GRACE_S, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
-    clock.daemon = True
+    # a signal also ends a wait in native code
+    timer = threading.Timer(GRACE_S, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
+    timer.daemon = True
     _requested.clear()
-    before = signal.signal(signal.SIGINT, first)
+    previous = signal.signal(signal.SIGINT, handler)
     try:
         yield
         if _requested.is_set():
             raise KeyboardInterrupt
     finally:
-        over.set()
-        clock.cancel()
-        if clock.is_alive():
-            clock.join()
-        signal.signal(signal.SIGINT, before)
+        ended.set()
+        timer.cancel()
+        if timer.is_alive():
+            timer.join()
+        signal.signal(signal.SIGINT, previous)
         _requested.clear()

@@ -109,7 +109,7 @@ def read_truth(file: Path) -> Matrix:
         ) from error
     if fault := pose_fault(T):
         raise InputError(
-            f"--truth {file}: {fault.replace('the answer', 'the matrix')}; give a rigid motion "
+            f"--truth {file}: {fault.replace('the pose', 'the matrix')}; give a rigid motion "
             "of the source in the target's unit"
         )
     return T

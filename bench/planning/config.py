@@ -1,4 +1,4 @@
-"""What a run is: a preset, overridden by flags. Two runs with equal configurations give equal results."""
+"""Configuration of a run: a preset, overridden by flags. Runs with equal configurations give equal results."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from bench.planning.catalog import Catalog
 from common import specs
 from common.errors import InputError, unknown
 from common.keys import digest
+from common.text import join_names
 from datasets.conditions import REAL, condition
 from datasets.poses import SAMPLERS
 from datasets.registry import DataSetSpec
@@ -24,12 +25,12 @@ from methods.core.registry import MethodSpec
 PRESETS = Path(__file__).parent / "presets"
 RECALL_THRESHOLD = 0.2
 ORACLE = "oracle"
-"""The truth itself as an answer. No method can give it, since the truth reaches none; the run records it."""
+"""Name of the control whose poses are the ground truth. It is no method: the run itself stores its outcomes."""
 
 
 @dataclass(frozen=True)
 class ExtraGrid:
-    """Problem groups beyond those of a run, for some methods only, such as ablations over conditions or point counts."""
+    """Additional problem groups for some methods only, such as ablations over conditions or point counts."""
 
     methods: tuple[MethodSpec, ...]
     datasets: tuple[DataSetSpec, ...]
@@ -41,12 +42,20 @@ class ExtraGrid:
 class RunConfig:
     """Everything the results depend on. Angles in degrees, times in seconds, memory in GB.
 
-    `angles` are the edges of the bins of rotation magnitude; the first and the last bound the sampler.
-    `oracle`: whether the truth itself is listed as a control of the scoring.
-    `limits`: method to the share of a cell's problems it gets. `timing_*`: the phase in which methods are timed alone.
-    `repeats`: how often a random method solves each problem. `batch`: pairs that a method which takes batches gets at once.
-    `tuned`: the parameters of methods that are asked for by the name of tuned settings, which may be found anew.
-    `more`: cells beside those of `methods` x `datasets` x `conditions` x `points`.
+    Attributes:
+        methods, datasets, conditions, points: the grid of problem groups.
+        oracle: whether the ground truth is evaluated as a control of the scoring.
+        angles: bin edges of the rotation angle; the first and the last bound the sampler.
+        sampler: sampler of rotations.
+        problems: problems per condition.
+        seed, threads, device: of every method.
+        timeout, memory_limit_gb: limits of a call.
+        limits: method to the share of the problems of a group that it gets.
+        timing_points, timing_rounds, timing_budget_s: point counts, rounds and time per method of the timing phase.
+        repeats: how often a random method solves each problem.
+        batch: pairs per call of methods that support batches.
+        more: grids in addition to `methods` x `datasets` x `conditions` x `points`.
+        tuned: parameters of the methods with tuned settings: a settings file may change under the same name.
     """
 
     methods: tuple[MethodSpec, ...]
@@ -88,32 +97,32 @@ class RunConfig:
             condition(text)
 
     @staticmethod
-    def _check(good: bool, flag: str, must: str) -> None:
-        if not good:
-            raise InputError(f"{flag}: must {must}")
+    def _check(valid: bool, flag: str, rule: str) -> None:
+        if not valid:
+            raise InputError(f"{flag}: must {rule}")
 
     @property
     def hash(self) -> str:
-        """SHA-256 of the configuration; a record belongs to one.
+        """SHA-256 of the configuration, which identifies the results database that a run may continue.
 
-        What came later counts only where it is used, so that the records of earlier versions can be continued.
+        Fields added by later versions count only if they are used, so that runs of earlier versions can be continued.
         """
         values = self.to_json()
         unused = [name for name in ("repeats", "batch", "more", "tuned") if values[name] in (1, [], {})]
         return digest(json.dumps({k: v for k, v in values.items() if k not in unused}, sort_keys=True))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the configuration as JSON holds it: methods and data sets as they were written."""
+        """Return the configuration as plain JSON values: methods and data sets as their text."""
         return {f.name: _to_json(getattr(self, f.name)) for f in dataclasses.fields(self)}
 
     @property
     def every_method(self) -> tuple[MethodSpec, ...]:
-        """Methods of the run, then those that only extra grids have."""
+        """Methods of the run, then those of extra grids only."""
         return tuple(dict.fromkeys([*self.methods, *(m for more in self.more for m in more.methods)]))
 
     @property
     def call_limits(self) -> Limits:
-        """What one call of a method may take."""
+        """Limits of one call of a method."""
         return Limits(self.timeout, self.memory_limit_gb)
 
     def limit(self, method: MethodSpec) -> int:
@@ -133,37 +142,37 @@ def _to_json(value: Any) -> Any:
 
 
 def preset_names() -> list[str]:
-    """The presets that come with the bench."""
+    """Return the names of the presets that come with the benchmark."""
     return sorted(p.stem for p in PRESETS.glob("*.toml"))
 
 
 def load_preset(name: str) -> dict[str, Any]:
-    """The content of a preset."""
+    """Return the content of a preset."""
     if name not in preset_names():
         raise unknown("preset", name, preset_names())
     return tomllib.loads((PRESETS / f"{name}.toml").read_text())
 
 
 def from_flags(flags: argparse.Namespace, catalog: Catalog) -> RunConfig:
-    """The configuration of a run from its flags; what was not given comes from the preset.
+    """Return the configuration of a run from its flags; values that were not given come from the preset.
 
     Raises:
-        InputError: a name that does not exist, or a value out of range.
+        InputError: a name does not exist, or a value is out of range.
     """
-    preset = load_preset(flags.preset)
-    said = flags.overrides
-    preset |= {"limits": said.get("limits", preset["limits"]), "timing": preset["timing"] | said.get("timing", {})}
-    narrowed = flags.datasets or flags.conditions or flags.points or "all" not in specs.split_list(flags.methods)
-    more = said.get("more", [] if narrowed else preset.get("more", []))
-    fixed = "points" in said.get("timing", {})
+    preset, overrides = load_preset(flags.preset), flags.overrides
+    preset["limits"] = overrides.get("limits", preset["limits"])
+    preset["timing"] |= overrides.get("timing", {})
+    names = specs.split_list(flags.methods)
+    narrowed = flags.datasets or flags.conditions or flags.points or "all" not in names
+    more = overrides.get("more", [] if narrowed else preset.get("more", []))
     points = _numbers(flags.points, int, "--points") or preset["points"]
-    asked = specs.split_list(flags.methods)
+    time_at_points = flags.points and "points" not in overrides.get("timing", {})
     datasets = tuple(catalog.data.spec(text) for text in specs.split_list(flags.datasets or preset["datasets"]))
     if flags.skip_bad:
         datasets = tuple(dataset.skipping_bad() for dataset in datasets)
-    made = RunConfig(
-        methods=_methods(asked, catalog, preset),
-        oracle=ORACLE in asked or "all" in asked,
+    config = RunConfig(
+        methods=_methods(names, catalog, preset),
+        oracle=ORACLE in names or "all" in names,
         datasets=datasets,
         conditions=_conditions(flags.conditions, preset["conditions"], datasets),
         points=tuple(points),
@@ -173,24 +182,26 @@ def from_flags(flags: argparse.Namespace, catalog: Catalog) -> RunConfig:
         seed=flags.seed,
         threads=flags.threads,
         device=flags.device,
-        timeout=preset["timeout"] if flags.timeout is None else _whole(flags.timeout),
-        memory_limit_gb=preset["memory_limit_gb"] if flags.memory_limit is None else _whole(flags.memory_limit),
+        timeout=preset["timeout"] if flags.timeout is None else _int_if_whole(flags.timeout),
+        memory_limit_gb=preset["memory_limit_gb"] if flags.memory_limit is None else _int_if_whole(flags.memory_limit),
         limits=preset["limits"],
-        timing_points=tuple(points if flags.points and not fixed else preset["timing"]["points"]),
+        timing_points=tuple(points if time_at_points else preset["timing"]["points"]),
         timing_rounds=preset["timing"]["rounds"] if flags.timing_rounds is None else flags.timing_rounds,
         timing_budget_s=preset["timing"]["budget_s"],
         repeats=flags.repeats,
         batch=flags.batch,
         more=tuple(_extra_grid(table, catalog) for table in more),
     )
-    tuned = {method.text: method.build().parameters for method in made.every_method if method.uses_tuned}
-    return dataclasses.replace(made, tuned=tuned)
+    tuned = {method.text: method.build().parameters for method in config.every_method if method.uses_tuned}
+    return dataclasses.replace(config, tuned=tuned)
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    """What differs between two configurations as JSON has them, such as `problems: 10 → 20`; of long lists what one lacks.
+    """List the differences of two configurations, such as `problems: 10 → 20`.
 
-    A setting that the first, of an earlier version, does not know is left out.
+    Args:
+        there: configuration of the other run as JSON values; fields that it lacks, of later versions, are left out.
+        here: configuration of this run as JSON values.
     """
     return [line for name in here if name in there for line in _changes(name, there[name], here[name])]
 
@@ -208,19 +219,22 @@ def _changes(name: str, there: Any, here: Any) -> list[str]:
 
 
 MAX_SHOWN = 6
-"""Entries of a list that are told one by one."""
+"""Maximum list entries shown in a difference; of longer lists only the changed entries are."""
 
 
 def _format_value(value: Any) -> str:
-    """A value in a message: words of a list, the first ones of a long one, and – where there is none."""
-    if not isinstance(value, list):
-        return "–" if value is None else str(value)
-    more = f" and {len(value) - MAX_SHOWN} more" if len(value) > MAX_SHOWN else ""
-    return " ".join(map(_format_value, value[:MAX_SHOWN])) + more or "none"
+    """Format a value for a message: at most `MAX_SHOWN` entries of a list, and – for a missing value."""
+    if isinstance(value, list):
+        return join_names([_format_value(entry) for entry in value], MAX_SHOWN, " ") or "none"
+    return "–" if value is None else str(value)
 
 
 def _extra_grid(table: Mapping[str, Any], catalog: Catalog) -> ExtraGrid:
-    """Return an extra grid from its table, whose names must exist."""
+    """Return an extra grid from its table.
+
+    Raises:
+        InputError: a name does not exist.
+    """
     for text in table["conditions"]:
         condition(text)
     return ExtraGrid(
@@ -238,7 +252,11 @@ def problems_config(flags: argparse.Namespace, catalog: Catalog) -> RunConfig:
 
 
 def _conditions(given: list[str] | None, preset: list[str], datasets: tuple[DataSetSpec, ...]) -> tuple[str, ...]:
-    """Return the given conditions, each of which must fit a data set; else the preset's for objects, and `real` for pairs."""
+    """Return the given conditions; by default the preset's for data sets of objects, and `real` for pairs.
+
+    Raises:
+        InputError: a given condition fits no data set, or a data set no condition.
+    """
     pairs = {dataset.text: dataset.is_pairs for dataset in datasets}
     if not given:
         objects = [text for text in preset if not condition(text).real]
@@ -247,17 +265,18 @@ def _conditions(given: list[str] | None, preset: list[str], datasets: tuple[Data
     kinds = {text: condition(text).real for text in chosen}
     for text, real in kinds.items():
         if real not in pairs.values():
-            what = "needs a data set of real pairs" if real else f"poses objects; real pairs have one condition, {REAL}"
-            raise InputError(f"--conditions {text}: {what}; leave it out, or change --datasets {' '.join(pairs)}")
+            objects_only = f"is for objects; real pairs have one condition, {REAL}"
+            reason = "needs a data set of real pairs" if real else objects_only
+            raise InputError(f"--conditions {text}: {reason}; leave it out, or change --datasets {' '.join(pairs)}")
     for text, real in pairs.items():
         if real not in kinds.values():
-            what = f"real pairs have one condition, {REAL}" if real else f"{REAL} is for real pairs, not for objects"
-            raise InputError(f"--datasets {text}: {what}; change --conditions {' '.join(chosen)}")
+            reason = f"real pairs have one condition, {REAL}" if real else f"{REAL} is for real pairs, not for objects"
+            raise InputError(f"--datasets {text}: {reason}; change --conditions {' '.join(chosen)}")
     return tuple(chosen)
 
 
 def _methods(texts: list[str], catalog: Catalog, preset: Mapping[str, Any]) -> tuple[MethodSpec, ...]:
-    """Resolve the methods of `--methods`, of which `all` stands for those of the preset and the registry."""
+    """Resolve the methods of `--methods`; `all` means those of the registry and the chains of the preset."""
     names: list[str] = []
     for text in texts:
         in_all = [name for name, entry in catalog.methods.entries.items() if entry.cls.in_all]
@@ -274,8 +293,8 @@ def _angles(flags: argparse.Namespace, preset: Mapping[str, Any]) -> tuple[float
     return tuple(float(e) for e in edges)
 
 
-def _whole(value: float) -> float:
-    """The same number, an int if it is whole: so that 20, 20.0 and a preset's 20 are one configuration."""
+def _int_if_whole(value: float) -> float:
+    """Return whole numbers as int, so that 20 and 20.0 give the same hash."""
     return int(value) if value.is_integer() else value
 
 

@@ -1,4 +1,4 @@
-"""`--config FILE`: what can stand on the command line, in a TOML file or taken from a run's `run.json`."""
+"""`--config FILE`: read flags from a TOML file, or from the `run.json` of a run."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ TABLES: dict[str, dict[str, str] | None] = {
     "timing": {"points": _COUNTS, "rounds": _COUNT, "budget_s": _NUMBER},
     "more": {"methods": _TEXTS, "datasets": _TEXTS, "conditions": _TEXTS, "points": _COUNTS},
 }
-"""Tables of a preset that a file may hold too, with the type of each key; None: any key, each a number.
+"""Tables of a preset that a file may override, with the type of each key; None: any key with a number.
 
-Of `more` there may be several."""
+`more` is a list of tables."""
 _NEEDED = ("methods", "datasets", "conditions", "points")
-"""Keys of a table `[[more]]`, which must have all."""
+"""Required keys of a table `[[more]]`."""
 _OF_RUN = {
     "methods": "methods",
     "datasets": "datasets",
@@ -44,7 +44,14 @@ _OF_RUN = {
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """Flags with their values, and what stands in the place of a preset's tables; `of_run`: from a `run.json`."""
+    """Content of a configuration file.
+
+    Attributes:
+        file: its path.
+        flags: flag to value.
+        tables: tables that replace those of the preset.
+        of_run: whether the file is a `run.json`.
+    """
 
     file: Path
     flags: dict[str, Any]
@@ -52,30 +59,30 @@ class ConfigFile:
     of_run: bool = False
 
     def arguments(self, known: Collection[str]) -> list[str]:
-        """The same as arguments of a command line, to stand before those that were typed, which so win.
+        """Return the flags as command-line arguments.
 
         Args:
-            known: the flags of the command, without the dashes.
+            known: flags of the command, without dashes. Other flags of a `run.json` are left out.
 
         Raises:
-            InputError: there is no such flag, or its value is a table.
+            InputError: the command has no such flag, or its value is a table.
         """
-        found = []
+        arguments = []
         for name, value in self.flags.items():
             flag = name.replace("_", "-")
-            if flag not in known and self.of_run:  # such as the methods, when only the problems are asked for
+            if flag not in known and self.of_run:  # such as --methods for the command `problems`
                 continue
             if flag not in known:
                 raise unknown(f"setting of {self.file}", name, known)
             if isinstance(value, dict):
                 raise InputError(f"--config {self.file}: field '{name}' is a table; give a value or a list")
-            if value is not False:  # a switch that is off is not there
-                found.append(f"--{flag}" if value is True else f"--{flag}={_text(value)}")
-        return found
+            if value is not False:  # a switch that is off is left out
+                arguments.append(f"--{flag}" if value is True else f"--{flag}={_text(value)}")
+        return arguments
 
 
 def read(file: Path) -> ConfigFile:
-    """The content of a TOML file, or the configuration of a finished run from its `run.json`.
+    """Read a TOML file, or the configuration of a run from its `run.json`.
 
     Raises:
         InputError: the file is missing, or neither TOML nor a run's JSON.
@@ -84,32 +91,31 @@ def read(file: Path) -> ConfigFile:
         text = file.read_text(encoding="utf-8")
         content = _of_run(json.loads(text)["config"]) if file.suffix == ".json" else tomllib.loads(text)
     except OSError as error:
-        raise InputError(
-            f"--config {file}: cannot be read ({error.strerror}); give a TOML file or a run.json"
-        ) from error
+        fix = "give a TOML file or a run.json"
+        raise InputError(f"--config {file}: cannot be read ({error.strerror}); {fix}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        said = " ".join(str(error).split())
-        raise InputError(f"--config {file}: neither TOML nor a run.json ({said}); see docs/configuration.md") from error
-    if "fresh" in content:
+        reason = " ".join(str(error).split())
         raise InputError(
-            f"--config {file}: field 'fresh' deletes a run, so no file can set it; remove it, type --fresh"
-        )
+            f"--config {file}: neither TOML nor a run.json ({reason}); see docs/configuration.md"
+        ) from error
+    if "fresh" in content:
+        raise InputError(f"--config {file}: field 'fresh' deletes a run, so no file can set it; use the flag --fresh")
     tables = {name: content.pop(name) for name in TABLES if name in content}
     for name, table in tables.items():
-        for one in _tables(file, table) if name == "more" else [table]:
-            _check(file, name, one)
+        for entry in _tables(file, table) if name == "more" else [table]:
+            _check(file, name, entry)
     return ConfigFile(file, content, tables, of_run=file.suffix == ".json")
 
 
 def _tables(file: Path, value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise InputError(f"--config {file}: field 'more' is no list of tables; write [[more]]")
+        raise InputError(f"--config {file}: field 'more' is not a list of tables; write [[more]]")
     return value
 
 
 def _check(file: Path, name: str, table: Any) -> None:
     if not isinstance(table, dict):
-        raise InputError(f"--config {file}: field '{name}' is no table; write [{name}]")
+        raise InputError(f"--config {file}: field '{name}' is not a table; write [{name}]")
     if name == "more" and (missing := [key for key in _NEEDED if key not in table]):
         raise InputError(
             f"--config {file}: a table [[more]] lacks '{missing[0]}'; give {', '.join(_NEEDED)}, each a list"
@@ -124,7 +130,7 @@ def _check(file: Path, name: str, table: Any) -> None:
 
 
 def _is_a(kind: str, value: Any) -> bool:
-    """Whether a value is of one of the types above; numbers must not be negative, counts in lists must be at least 1."""
+    """Return whether a value has one of the types above. Numbers must not be negative, counts in lists at least 1."""
     if kind in (_COUNTS, _TEXTS):
         if not isinstance(value, list):
             return False
@@ -133,8 +139,8 @@ def _is_a(kind: str, value: Any) -> bool:
 
 
 def _of_run(config: dict[str, Any]) -> dict[str, Any]:
-    """A run's configuration as flags and tables; equal ones give runs of equal hash."""
-    config = {"repeats": 1, "batch": 1} | config  # which runs of earlier versions do not say
+    """Return the configuration of a run as flags and tables, which give a configuration of the same hash."""
+    config = {"repeats": 1, "batch": 1} | config  # defaults of fields that runs of earlier versions lack
     flags = {flag: config[field] for flag, field in _OF_RUN.items()}
     flags["methods"] = [*config["methods"], *(["oracle"] if config["oracle"] else [])]
     timing = {key: config[f"timing_{key}"] for key in ("points", "rounds", "budget_s")}

@@ -1,4 +1,4 @@
-"""Problems as an HDF5 file, which a data set of pairs reads back bit for bit."""
+"""Write problems to an HDF5 file, which the data set `pairs` reads back bit for bit."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def hashes(
 
 
 def export(file: Path, groups: list[ProblemGroup]) -> dict[str, str]:
-    """Write the problems of some groups; return the SHA-256 of each group's problem set.
+    """Write the problems of groups to an HDF5 file; return the SHA-256 of each group's problem set.
 
-    Fields, of n problems: `source` and `target` (n, N, 3) float32, `transform` (n, 4, 4) that maps source into target,
-    `source_pose` (n, 4, 4), `evaluation` (n, 500, 3), `information` (n, 6, 6); `source_points` and `target_points` (n,) say
-    how many points of each row are its own, the others are NaN; and what a problem is called in one value each (n,): `id`,
-    `seed`, `cell` (name of the group), `domain`, `object`, `category`, `symmetry`, `overlap`. The file is written atomically.
+    Fields of n problems: `source` and `target` (n, N, 3) float32, `transform` (n, 4, 4) from source to target,
+    `source_pose` (n, 4, 4), `evaluation` (n, 500, 3), `information` (n, 6, 6); `source_points` and `target_points` (n,),
+    the number of points of each row, after which it is NaN; and one value per problem (n,): `id`, `seed`, `cell` (name of
+    the group), `domain`, `object`, `category`, `symmetry`, `overlap`. An incomplete file is deleted.
 
     Raises:
-        InputError: the file exists, or can't be written.
+        InputError: the file exists, or cannot be written.
     """
     import h5py
 
@@ -54,12 +54,12 @@ def export(file: Path, groups: list[ProblemGroup]) -> dict[str, str]:
             digests = hashes(groups, writer.add)
             writer.finish(digests)
     except OSError as error:
-        raise InputError(f"--export {file}: cannot be written ({error}); give another place") from error
+        raise InputError(f"--export {file}: cannot be written ({error}); give another path") from error
     return digests
 
 
 class Writer:
-    """Appends problems to an open HDF5 file."""
+    """Writer of problems to an open HDF5 file."""
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle
@@ -82,18 +82,18 @@ class Writer:
         self._append("information", np.full((6, 6), np.nan) if problem.information is None else problem.information)
 
     def finish(self, problem_sets: dict[str, str]) -> None:
-        """Write what is one value a problem, and the hashes."""
+        """Write the fields with one value per problem, and the hashes."""
         for name, values in self.columns.items():
             self.handle.create_dataset(name, data=values)
         self.handle.attrs["problem_sets"] = json.dumps(problem_sets)
 
     def _append(self, name: str, array: NDArray[Any]) -> None:
-        """One more row of a field (n, N, k), which grows to the longest; what a shorter row lacks is NaN."""
+        """Append a row to a field (n, N, k). The field grows to the longest row; shorter ones end with NaN."""
         length, width = array.shape
         if name not in self.handle:
             rows = max(1, CHUNK_BYTES // array.nbytes)
-            form = {"maxshape": (None, None, width), "chunks": (rows, length, width), "dtype": array.dtype}
-            self.handle.create_dataset(name, (0, length, width), fillvalue=np.nan, **form)
+            layout = {"maxshape": (None, None, width), "chunks": (rows, length, width), "dtype": array.dtype}
+            self.handle.create_dataset(name, (0, length, width), fillvalue=np.nan, **layout)
         field = self.handle[name]
         row = len(field)
         field.resize((row + 1, max(length, field.shape[1]), width))

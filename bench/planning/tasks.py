@@ -1,4 +1,4 @@
-"""Problem groups of a run, and the tasks of methods on them. Nothing is computed here."""
+"""Problem groups of a run, and the tasks of methods on them. No problem is generated here."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def make_groups(config: RunConfig) -> list[ProblemGroup]:
             for text in conditions_for(grid.conditions, dataset):
                 for points in grid.points:
                     group = make_group(config, dataset, text, points)
-                    known = groups[group.name].methods if group.name in groups else ()
-                    groups[group.name] = replace(group, methods=tuple(dict.fromkeys([*known, *grid.methods])))
+                    methods = groups[group.name].methods if group.name in groups else ()
+                    groups[group.name] = replace(group, methods=tuple(dict.fromkeys([*methods, *grid.methods])))
     return list(groups.values())
 
 
@@ -104,9 +104,9 @@ def make_group(config: RunConfig, dataset: DataSetSpec, text: str, requested: in
     source = dataset.open()
     if isinstance(source, PairSet):
         few = len(source) < config.problems
-        pairs = range(len(source) if few else config.problems)
+        pairs = range(min(len(source), config.problems))
         real = tuple(ProblemKey(dataset.text, text, requested, i, config.seed, sampler="none") for i in pairs)
-        remark = (f"{dataset} has {len(source)} pairs, and no pair comes twice",) if few else ()
+        remark = (f"{dataset} has {len(source)} pairs, and each is used once",) if few else ()
         domain, remarks = source.domain, (*source.remarks, *remark)
         return ProblemGroup(dataset, text, requested, requested, domain, real, remarks=remarks)
     skip, points = "", requested

@@ -60,7 +60,7 @@ class ReportRequest:
     @property
     def folder(self) -> Path:
         """The report's folder."""
-        return run_folder.named(self.out or self._usual_name, self.reports)
+        return run_folder.resolve_folder(self.out or self._usual_name, self.reports)
 
     @property
     def _usual_name(self) -> str:
@@ -112,7 +112,7 @@ def write(request: ReportRequest, console: Console) -> None:
     replay = ProblemReplay(loaded, request.catalog)
     frames = aggregate.tables(loaded, criterion, _trials_for(loaded, criterion, replay))
     reports = request.folder
-    run_folder.check_report(reports)
+    run_folder.check_report_folder(reports)
     csvs = request.folders[0] if request.plain else reports / "csv"
     finish = begin_report(loaded, frames, replay, Options(criterion, request.against, csvs, reports))
     aggregate.write_csvs(frames, csvs)

@@ -1,4 +1,4 @@
-"""The record of a run: one SQLite file with every problem's truth and every outcome's pose. Durable when it returns."""
+"""Results database of a run: one SQLite file with the ground truth of every problem and the pose of every outcome."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ CREATE TABLE IF NOT EXISTS outcomes (
     stages TEXT, notes TEXT, PRIMARY KEY (phase, method, problem, repeat));
 """
 _ADDED_COLUMNS = {"batch": ("INTEGER", "1"), "gpu_memory_mb": ("REAL", "NULL")}
-"""Columns of outcomes that records of earlier versions lack, with type and default; a run that continues adds them."""
+"""Columns of outcomes that databases of earlier versions lack, with type and default; a run that continues adds them."""
 APPLICATION_ID = 0x50435242
-"""Marks an SQLite file as ours, in the place of its header that SQLite has for this."""
-_OURS = {
+"""Value of the SQLite header field `application_id` that marks a results database."""
+_IDENTIFYING_COLUMNS = {
     "meta": {"key", "value"},
     "problems": {"problem", "condition", "truth", "digest"},
     "outcomes": {"phase", "method", "problem", "status", "pose"},
 }
-"""By these columns a record is recognised that was written before there was `APPLICATION_ID`."""
+"""Columns that identify a results database written before `APPLICATION_ID` was introduced."""
 _TAGS = ("object", "category", "angle_deg", "translation", "overlap", "symmetry")
 
 
@@ -47,153 +47,159 @@ OUTCOME = (
     "phase method problem repeat kind dataset condition points seed status pose time_ms peak_mb device threads".split()
 )
 OUTCOME += ["message", "stages", "notes", *_ADDED_COLUMNS]
-"""Columns of an outcome, in the order in which they are written."""
-_MARKS = ",".join("?" * len(OUTCOME))
+"""Columns of the outcomes table, in the order of `Row`."""
+_PLACEHOLDERS = ",".join("?" * len(OUTCOME))
 Row = tuple[Any, ...]
+"""Values of `OUTCOME` of one outcome."""
 COMMIT_INTERVAL_S = 1.0
+"""Work of methods, or time, in seconds after which outcomes are committed."""
 
 
-class Content(enum.Enum):
-    """What an SQLite file is to us."""
+class FileKind(enum.Enum):
+    """Content of an SQLite file."""
 
     EMPTY = "no tables"
-    RECORD = "a record of a run"
-    OLDER = "a record with columns missing"
-    FOREIGN = "something else"
+    RESULTS = "results database of a run"
+    OUTDATED = "results database with columns missing"
+    FOREIGN = "database of another program"
 
 
-_PROBLEMS = {
-    sqlite3.SQLITE_FULL: "the disk is full; make room, and the same command continues",
+_SQLITE_ERRORS = {
+    sqlite3.SQLITE_FULL: "the disk is full; free some space, and the same command continues",
     sqlite3.SQLITE_READONLY: "is read-only; allow writing to the file and its folder, or use another folder",
     sqlite3.SQLITE_PERM: "no permission; allow reading and writing it, or use another folder",
     sqlite3.SQLITE_CANTOPEN: "cannot be opened; check the permissions of the file and its folder",
-    sqlite3.SQLITE_IOERR: "the disk reports an error; check it and the space that is free, then run the same command again",
-    sqlite3.SQLITE_CORRUPT: "the record is damaged; restore it from a copy, or use another folder",
-    sqlite3.SQLITE_NOTADB: "not an SQLite file, so damaged or no record of a run; restore it, or use another folder",
+    sqlite3.SQLITE_IOERR: "the disk reports an error; check it and its free space, then run the same command again",
+    sqlite3.SQLITE_CORRUPT: "the results database is damaged; restore it from a copy, or use another folder",
+    sqlite3.SQLITE_NOTADB: "not an SQLite file; restore the results database from a copy, or use another folder",
     sqlite3.SQLITE_BUSY: "another process is writing to it; wait until that one ends",
     sqlite3.SQLITE_LOCKED: "another process is writing to it; wait until that one ends",
 }
-"""What SQLite's errors mean to the user; other ones are faults of ours."""
-_LITTLE = 1 << 16
-"""With fewer bytes free than this, an error of the disk is that it is full."""
+"""Message by SQLite error code; errors with other codes are bugs."""
+_FULL_DISK_BYTES = 1 << 16
+"""Free bytes below which an I/O error of SQLite is reported as a full disk."""
 
 
 @contextlib.contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Turn errors of the disk and of SQLite into an `InputError` that says what is wrong with the record's file."""
+def translate_errors(path: Path) -> Iterator[None]:
+    """Translate errors of the disk and of SQLite into an `InputError` that names the database file and the fix."""
     try:
         yield
     except sqlite3.DatabaseError as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest is detail
-        if code == sqlite3.SQLITE_IOERR and shutil.disk_usage(path.parent).free < _LITTLE:
-            code = sqlite3.SQLITE_FULL  # SQLite's log did not fit
-        if code not in _PROBLEMS:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code
+        if code == sqlite3.SQLITE_IOERR and shutil.disk_usage(path.parent).free < _FULL_DISK_BYTES:
+            code = sqlite3.SQLITE_FULL  # the write-ahead log did not fit
+        if code not in _SQLITE_ERRORS:
             raise
-        raise InputError(f"{path}: {_PROBLEMS[code]}") from error
+        raise InputError(f"{path}: {_SQLITE_ERRORS[code]}") from error
     except OSError as error:
-        if told := storage_error(error, path):
-            raise told from error
+        if reason := storage_error(error, path):
+            raise reason from error
         raise
 
 
-def foreign(path: Path) -> InputError:
-    """The error about an SQLite file that is not ours."""
-    return InputError(f"{path}: an SQLite file of another program, not a record of a run; use another folder")
+def foreign_file_error(path: Path) -> InputError:
+    """Return the error about an SQLite file of another program."""
+    return InputError(f"{path}: an SQLite file of another program, not a results database; use another folder")
 
 
-def content(path: Path) -> Content:
-    """What an SQLite file holds; only reads it.
+def file_kind(path: Path) -> FileKind:
+    """Return the kind of an SQLite file, which is only read.
 
     Raises:
-        InputError: it cannot be read, is damaged or is not an SQLite file.
+        InputError: the file cannot be read, is damaged or is not an SQLite file.
     """
-    with explained(path):
+    with translate_errors(path):
         if not path.stat().st_size:
-            return Content.EMPTY
+            return FileKind.EMPTY
         with path.open("rb"), contextlib.closing(_read_only(path)) as db:
             tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-            marked = db.execute("PRAGMA application_id").fetchone()[0]
-            if not tables and marked in (0, APPLICATION_ID):
-                return Content.EMPTY
-            there = {table: _columns(db, table) for table in _OURS}
-    by_columns = marked == 0 and all(there[table] >= names for table, names in _OURS.items())
-    if not by_columns and marked != APPLICATION_ID:
-        return Content.FOREIGN
-    return Content.RECORD if all(there[t] >= names for t, names in _needed().items()) else Content.OLDER
+            application = db.execute("PRAGMA application_id").fetchone()[0]
+            if not tables and application in (0, APPLICATION_ID):
+                return FileKind.EMPTY
+            columns = {table: _columns(db, table) for table in _IDENTIFYING_COLUMNS}
+    by_columns = application == 0 and all(columns[t] >= names for t, names in _IDENTIFYING_COLUMNS.items())
+    if not by_columns and application != APPLICATION_ID:
+        return FileKind.FOREIGN
+    complete = all(columns[table] >= names for table, names in _required_columns().items())
+    return FileKind.RESULTS if complete else FileKind.OUTDATED
 
 
 def _columns(db: sqlite3.Connection, table: str) -> set[str]:
     return {row[1] for row in db.execute(f"PRAGMA table_info({table})")}
 
 
-def _needed() -> dict[str, set[str]]:
-    """The columns of every table that a record must have to be read."""
+def _required_columns() -> dict[str, set[str]]:
+    """Return the columns of every table without which a database cannot be read."""
     with contextlib.closing(sqlite3.connect(":memory:")) as db:
         db.executescript(_SCHEMA)
-        return {table: _columns(db, table) for table in _OURS}
+        return {table: _columns(db, table) for table in _IDENTIFYING_COLUMNS}
 
 
 def _read_only(path: Path) -> sqlite3.Connection:
     """Open a file for reading, without writing anything beside it.
 
-    A read-only connection would leave SQLite's log files behind. They are needed only if there is a log already: a run is at
-    work or was killed. If there is none, the file does not change.
+    A read-only connection creates SQLite's log files, unless the file is declared immutable. It is immutable if it has no
+    log: then no run is writing to it, and none was killed while it did.
     """
-    logged = path.with_name(f"{path.name}-wal").exists()
-    mode = "mode=ro" if logged else "mode=ro&immutable=1"
+    has_log = path.with_name(f"{path.name}-wal").exists()
+    mode = "mode=ro" if has_log else "mode=ro&immutable=1"
     return sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, timeout=30)
 
 
 def open_to_read(path: Path) -> sqlite3.Connection:
-    """Open a record for reading; columns that an earlier version lacks have their defaults.
+    """Open a results database for reading; columns that an earlier version lacks have their defaults.
 
     Raises:
-        InputError: it is not a record of a run, or has another schema.
-        sqlite3.DatabaseError: it cannot be read, see `explained`.
+        InputError: the file is not a results database, or has another schema.
+        sqlite3.DatabaseError: the file cannot be read, see `translate_errors`.
     """
-    _refuse(path, content(path))
+    _require_usable(path)
     db = _read_only(path)
     known = _columns(db, "outcomes")
-    lacking = {name: default for name, (_, default) in _ADDED_COLUMNS.items() if name not in known} if known else {}
-    if lacking:
+    missing = {name: default for name, (_, default) in _ADDED_COLUMNS.items() if name not in known} if known else {}
+    if missing:
         db.execute("PRAGMA temp_store = MEMORY")
-        more = ", ".join(f"{default} AS {name}" for name, default in lacking.items())
-        db.execute(f"CREATE TEMP VIEW outcomes AS SELECT *, {more} FROM main.outcomes")
+        defaults = ", ".join(f"{default} AS {name}" for name, default in missing.items())
+        db.execute(f"CREATE TEMP VIEW outcomes AS SELECT *, {defaults} FROM main.outcomes")
     return db
 
 
-def _refuse(path: Path, what: Content) -> None:
-    if what is Content.FOREIGN:
-        raise foreign(path)
-    if what is Content.OLDER:
-        raise InputError(
-            f"{path}: a record of an older version, with columns missing; use that version, or another folder"
-        )
+def _require_usable(path: Path) -> None:
+    kind = file_kind(path)
+    if kind is FileKind.FOREIGN:
+        raise foreign_file_error(path)
+    if kind is FileKind.OUTDATED:
+        fix = "use that version, or another folder"
+        raise InputError(f"{path}: a results database of an older version, with columns missing; {fix}")
 
 
 class ResultsDatabase:
-    """`results/<run>/record.sqlite`, to be written, or only to be read.
+    """Results database `results/<run>/record.sqlite`. What a method has written is on disk when it returns.
+
+    Args:
+        path: of the file, created if it does not exist.
+        read_only: whether to open the file for reading only.
 
     Raises:
-        InputError: the file is not a record of a run or has another schema, or the disk refuses.
+        InputError: the file is not a results database, has another schema, or cannot be opened.
     """
 
     def __init__(self, path: Path, read_only: bool = False) -> None:
         self.path = path
-        with explained(path):
+        with translate_errors(path):
             if read_only:
                 self.db = open_to_read(path)
                 return
-            new = not path.exists()
-            made = not path.parent.exists()
+            new_file, new_folder = not path.exists(), not path.parent.exists()
             path.parent.mkdir(parents=True, exist_ok=True)
-            if not new:
-                _refuse(path, content(path))
+            if not new_file:
+                _require_usable(path)
             try:
-                self.db = _prepared(path)
+                self.db = _open_to_write(path)
             except (sqlite3.DatabaseError, OSError):
-                if new:
-                    _remove(path, made)
+                if new_file:
+                    _remove(path, new_folder)
                 raise
 
     def close(self) -> None:
@@ -201,7 +207,7 @@ class ResultsDatabase:
         self.db.close()
 
     def get(self, key: str) -> Any:
-        """A value of the run's metadata; None if it was never set."""
+        """Return a value of the run's metadata; None if it was never set."""
         if not _columns(self.db, "meta"):  # the run was killed before it wrote anything
             return None
         row = self.db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
@@ -213,15 +219,15 @@ class ResultsDatabase:
             self.db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value)))
 
     def known_problems(self) -> dict[str, bytes]:
-        """Id to digest of the problems already recorded."""
+        """Return the digest of every stored problem by id."""
         return dict(self.db.execute("SELECT problem, digest FROM problems"))
 
-    def truths(self) -> dict[str, NDArray[np.float64]]:
-        """Id to true pose (4, 4) of the problems recorded."""
+    def true_poses(self) -> dict[str, NDArray[np.float64]]:
+        """Return the true pose (4, 4) of every stored problem by id."""
         return {k: _matrix(b) for k, b in self.db.execute("SELECT problem, truth FROM problems")}
 
     def add_problems(self, problems: Iterable[Problem]) -> None:
-        """Record the truth, tags and evaluation points of problems."""
+        """Store the ground truth, tags and evaluation points of problems."""
         rows = [
             (
                 *(p.key.id, p.key.dataset, p.key.condition, p.key.points),
@@ -234,27 +240,29 @@ class ResultsDatabase:
         with self.db:
             self.db.executemany(f"INSERT OR REPLACE INTO problems VALUES ({','.join('?' * 15)})", rows)
 
-    def done(self, phase: str) -> set[tuple[str, str, int]]:
-        """(method, problem, repeat) of outcomes that stand. Skipped ones do not: what was missing may be there now."""
+    def finished_keys(self, phase: str) -> set[tuple[str, str, int]]:
+        """Return (method, problem, repeat) of the outcomes of a phase.
+
+        Skipped ones are left out: what was missing may be available when the run continues.
+        """
         query = "SELECT method, problem, repeat FROM outcomes WHERE phase = ? AND status != 'skipped'"
         return set(self.db.execute(query, (phase,)))
 
     def methods_with_outcomes(self) -> set[str]:
-        """The methods of which outcomes stand."""
-        return {
-            method for (method,) in self.db.execute("SELECT DISTINCT method FROM outcomes WHERE status != 'skipped'")
-        }
+        """Return the methods that have outcomes other than skipped ones."""
+        query = "SELECT DISTINCT method FROM outcomes WHERE status != 'skipped'"
+        return {method for (method,) in self.db.execute(query)}
 
-    def add_outcomes(self, outcomes: Iterable[Outcome], kind: str, cell: tuple[str, str, int]) -> None:
-        """Record outcomes of one method on problems of one cell (data set, condition, points)."""
-        self.add_rows(self.rows(outcomes, kind, cell))
+    def add_outcomes(self, outcomes: Iterable[Outcome], kind: str, group: tuple[str, str, int]) -> None:
+        """Store outcomes of one method of a kind on problems of one group (data set, condition, points)."""
+        self.add_rows(self.rows(outcomes, kind, group))
 
     @staticmethod
-    def rows(outcomes: Iterable[Outcome], kind: str, cell: tuple[str, str, int]) -> list[Row]:
-        """Outcomes of one method on problems of one cell, as they are recorded."""
+    def rows(outcomes: Iterable[Outcome], kind: str, group: tuple[str, str, int]) -> list[Row]:
+        """Return the rows of the outcomes of one method on problems of one group."""
         return [
             (
-                *(o.phase, o.method, o.problem, o.repeat, kind, *cell, o.seed, o.status),
+                *(o.phase, o.method, o.problem, o.repeat, kind, *group, o.seed, o.status),
                 None if o.pose is None else np.asarray(o.pose, dtype=np.float64).tobytes(),
                 *(o.time_ms, o.peak_mb, o.device, o.threads, o.message, json.dumps(o.stages), json.dumps(o.notes)),
                 *(o.batch, o.gpu_memory_mb),
@@ -263,21 +271,28 @@ class ResultsDatabase:
         ]
 
     def add_rows(self, rows: Iterable[Row]) -> None:
-        """Record rows of any methods and cells in one commit, which waits for the disk."""
+        """Store rows of any methods and groups in one commit, which waits for the disk."""
         with self.db:
-            self.db.executemany(f"INSERT OR REPLACE INTO outcomes ({', '.join(OUTCOME)}) VALUES ({_MARKS})", rows)
+            self.db.executemany(
+                f"INSERT OR REPLACE INTO outcomes ({', '.join(OUTCOME)}) VALUES ({_PLACEHOLDERS})", rows
+            )
 
 
 class OutcomeBuffer:
-    """Outcomes on their way into a record: those of quick calls share a commit, since each commit waits for the disk.
+    """Buffer of outcomes that are committed together.
 
-    `told(count, what)` is called when they are durable. What a kill may cost is less than `COMMIT_INTERVAL_S` of finished work.
+    Each commit waits for the disk, so quick calls share one. If the process is killed, less than `COMMIT_INTERVAL_S` of
+    finished work is lost.
+
+    Args:
+        database: where outcomes are stored.
+        on_commit: called after a commit with the number of outcomes stored and what is being worked on.
     """
 
-    def __init__(self, record: ResultsDatabase, told: Callable[[int, str], None]) -> None:
-        self.record, self.told = record, told
-        self.held: list[Row] = []
-        self.work, self.since = 0.0, time.monotonic()
+    def __init__(self, database: ResultsDatabase, on_commit: Callable[[int, str], None]) -> None:
+        self.database, self.on_commit = database, on_commit
+        self.rows: list[Row] = []
+        self.work_s, self.last_commit = 0.0, time.monotonic()
 
     def __enter__(self) -> OutcomeBuffer:
         return self
@@ -285,24 +300,25 @@ class OutcomeBuffer:
     def __exit__(self, *_: object) -> None:
         self.commit("")
 
-    def add(self, outcomes: list[Outcome], kind: str, cell: tuple[str, str, int], what: str) -> None:
-        """Take outcomes of one method on problems of one cell; commit if there is a second's work, or one has passed."""
-        self.held += self.record.rows(outcomes, kind, cell)
-        self.work += sum(o.time_ms for o in outcomes) / 1e3  # NaN, of calls that broke, counts as much
-        if not self.work < COMMIT_INTERVAL_S or time.monotonic() - self.since > COMMIT_INTERVAL_S:
+    def add(self, outcomes: list[Outcome], kind: str, group: tuple[str, str, int], what: str) -> None:
+        """Add outcomes of one method on problems of one group; commit if `COMMIT_INTERVAL_S` of work or time is reached."""
+        self.rows += self.database.rows(outcomes, kind, group)
+        self.work_s += sum(o.time_ms for o in outcomes) / 1e3
+        full = not self.work_s < COMMIT_INTERVAL_S  # also if the time of a failed call is NaN
+        if full or time.monotonic() - self.last_commit > COMMIT_INTERVAL_S:
             self.commit(what)
 
     def commit(self, what: str) -> None:
-        """Record what is held."""
-        if self.held:
-            self.record.add_rows(self.held)
-            self.told(len(self.held), what)
-        self.held, self.work, self.since = [], 0.0, time.monotonic()
+        """Store the outcomes of the buffer."""
+        if self.rows:
+            self.database.add_rows(self.rows)
+            self.on_commit(len(self.rows), what)
+        self.rows, self.work_s, self.last_commit = [], 0.0, time.monotonic()
 
 
-def _prepared(path: Path) -> sqlite3.Connection:
-    """A connection to a record that has every table and column, made where they are missing."""
-    with path.open("ab"):  # says more of why it cannot be written than SQLite does
+def _open_to_write(path: Path) -> sqlite3.Connection:
+    """Open a results database for writing, and create missing tables and columns."""
+    with path.open("ab"):  # its error is more specific than that of SQLite if the file cannot be written
         pass
     db = sqlite3.connect(path, timeout=30)
     try:
@@ -321,7 +337,7 @@ def _prepared(path: Path) -> sqlite3.Connection:
 
 
 def _remove(path: Path, folder_too: bool) -> None:
-    """Remove a record that could not be made, and its folder if that was made for it."""
+    """Remove a database that could not be created, with its log files, and its folder if that is new."""
     for name in (path.name, *(f"{path.name}-{end}" for end in ("wal", "shm", "journal"))):
         path.with_name(name).unlink(missing_ok=True)
     if folder_too:

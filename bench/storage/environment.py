@@ -1,4 +1,4 @@
-"""Where a run took place: commit, versions, processor, load."""
+"""Environment of a run: commit, versions, processor, load."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import InputError
+from common.text import join_names
 
 ROOT = Path(__file__).resolve().parents[2]
-SHOWN = 3
-"""Changed files that are named."""
 
 
 def environment() -> dict[str, Any]:
-    """Facts for `run.json`, all plain JSON values."""
+    """Return the facts of the environment for `run.json`, as plain JSON values."""
     return {
         "commit": _commit(),
         "python": platform.python_version(),
@@ -32,14 +31,14 @@ def environment() -> dict[str, Any]:
 
 
 def _commit() -> str:
-    described = _git("describe", "--always", "--abbrev=12")
-    if described is None or described.returncode:
+    description = _git("describe", "--always", "--abbrev=12")
+    if description is None or description.returncode:
         return "unknown"
-    return described.stdout.strip() + ("-dirty" if changed_files() else "")
+    return description.stdout.strip() + ("-dirty" if changed_files() else "")
 
 
 def _git(*arguments: str) -> subprocess.CompletedProcess[str] | None:
-    """Run git in the checkout; None if there is no git."""
+    """Run git in the checkout; return None if git is not installed."""
     with contextlib.suppress(OSError):
         return subprocess.run(
             ["git", "--no-optional-locks", "-C", str(ROOT), *arguments], capture_output=True, text=True
@@ -48,31 +47,30 @@ def _git(*arguments: str) -> subprocess.CompletedProcess[str] | None:
 
 
 def changed_files() -> list[str]:
-    """Files of the checkout that differ from its commit or are in none, but for what runs write to `results/` and `reports/`."""
+    """Return the files of the checkout that are changed or untracked, except in `results/` and `reports/`."""
     outputs = [f":(exclude){name}" for name in ("results", "reports")]
-    told = _git("status", "--porcelain=v1", "-z", "--no-renames", "--", ".", *outputs)
-    return [entry[3:] for entry in told.stdout.split("\0") if entry] if told else []
+    status = _git("status", "--porcelain=v1", "-z", "--no-renames", "--", ".", *outputs)
+    return [entry[3:] for entry in status.stdout.split("\0") if entry] if status else []
 
 
-def refuse_changes(folder: Path) -> None:
-    """Refuse a run that git would commit, from a checkout that differs from its commit: it would be of no commit.
+def require_clean_checkout(folder: Path) -> None:
+    """Require that the checkout has no changes if git does not ignore the run's folder: such a run may be committed.
 
     Raises:
-        InputError: git does not ignore the run's folder within the checkout, and files are changed.
+        InputError: git does not ignore the folder within the checkout, and files are changed.
     """
     ignored = _git("check-ignore", "--quiet", "--", str(folder.resolve() / "run.json"))
-    if ignored is None or ignored.returncode != 1:  # 0: ignored; 128: outside the checkout, or there is none
+    if ignored is None or ignored.returncode != 1:  # 0: ignored; 128: outside of any checkout
         return
     if changed := changed_files():
-        more = f" and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
         raise InputError(
-            f"--out {folder}: git does not ignore this folder, so its run must be of a commit, but changed are "
-            f"{', '.join(changed[:SHOWN])}{more}; commit or stash them, or give another --out"
+            f"--out {folder}: git does not ignore this folder, so its run must belong to a commit, but there are changes in "
+            f"{join_names(changed)}; commit or stash them, or give another --out"
         )
 
 
 def processor() -> str:
-    """The processor's name."""
+    """Return the name of the processor."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
@@ -81,11 +79,11 @@ def processor() -> str:
 
 
 def _packages() -> dict[str, str]:
-    """Versions of what requirements.txt names."""
-    found = {}
+    """Return the installed versions of the packages in requirements.txt."""
+    versions = {}
     for line in (ROOT / "requirements.txt").read_text().splitlines():
         match = re.match(r"[A-Za-z][\w.-]*", line)
         if match:
             with contextlib.suppress(metadata.PackageNotFoundError):
-                found[match[0]] = metadata.version(match[0])
-    return found
+                versions[match[0]] = metadata.version(match[0])
+    return versions

@@ -1,4 +1,4 @@
-"""What became of one call of a method: the ground record."""
+"""Outcome of a call of a method on a problem."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from common.rigid import is_rigid
 
 
 class Status(StrEnum):
-    """How a call, or the setup before it, ended."""
+    """End of a call, or of the setup before it."""
 
     OK = "ok"
     NO_SOLUTION = "no_solution"
@@ -37,10 +37,10 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """One problem's part in a call. Times in ms, memory in MB as growth over the idle process; NaN where not measured.
+    """Outcome of a call for one problem. Times in ms, memory in MB as growth over the idle process; NaN where not measured.
 
-    `seed` is the run's; the seed of the call comes from it, the problem, the method and the repeat. `batch` is the number
-    of pairs in the call: its time and stages are divided by them, its memory is not. `gpu_memory_mb` is of what torch
+    `seed` is that of the run; the seed of the call is derived from it, the problem, the method and the repeat. `batch` is the
+    number of pairs in the call: time and stages are divided by it, memory is not. `gpu_memory_mb` is the memory that torch
     allocates on a CUDA device.
     """
 
@@ -63,17 +63,17 @@ class Outcome:
 
 
 def pose_fault(pose: Any) -> str | None:
-    """Why an answer is not a rigid (4, 4) matrix; None if it is. A reflection or a scaling is not rigid."""
+    """Return why a pose is not a rigid (4, 4) matrix; None if it is. A reflection or a scaling is not rigid."""
     try:
         T = np.asarray(pose, dtype=np.float64)
     except (TypeError, ValueError):
-        return f"the answer is no matrix but {type(pose).__name__}"
+        return f"the pose is no matrix but {type(pose).__name__}"
     if T.shape != (4, 4):
-        return f"the answer has shape {T.shape}, not (4, 4)"
+        return f"the pose has shape {T.shape}, not (4, 4)"
     if not np.isfinite(T).all():
-        return "the answer is not finite"
+        return "the pose is not finite"
     if not is_rigid(T):
-        return "the answer is a reflection" if is_rigid(T * _MIRROR) else "the answer is not rigid"
+        return "the pose is a reflection" if is_rigid(T * _MIRROR) else "the pose is not rigid"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Where a run and a report may write: names and paths, and which folders and files are a run's own."""
+"""Folders of runs and reports: resolve names, and protect files of others from being overwritten or deleted."""
 
 from __future__ import annotations
 
@@ -9,102 +9,106 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bench.storage import database
-from bench.storage.database import Content
+from bench.storage.database import FileKind
 from common.errors import InputError
+from common.text import join_names
 
-RECORD = "record.sqlite"
+DATABASE_NAME = "record.sqlite"
 TABLES = ("poses", "trials", "summary", "per_category", "by_angle", "by_overlap", "cdf", "stages", "timing")
-WRITTEN = frozenset(
-    [RECORD, *(f"{RECORD}-{end}" for end in ("wal", "shm", "journal")), "run.json", *(f"{t}.csv" for t in TABLES)]
+RUN_FILES = frozenset(
+    [
+        DATABASE_NAME,
+        *(f"{DATABASE_NAME}-{end}" for end in ("wal", "shm", "journal")),
+        "run.json",
+        *(f"{t}.csv" for t in TABLES),
+    ]
 )
-"""Every file that a run writes into its folder; `--fresh` deletes these and nothing else."""
+"""Every file that a run writes into its folder; `--fresh` deletes only these."""
 _TEMPORARY = re.compile(r"\.(.+)\.\d+\.tmp")
-"""What `common.files.write_atomically` leaves when the process is killed."""
-_RUN_JSON = {"command", "config", "hash", "problem_sets"}
+"""Names of the files that `common.files.write_atomically` leaves when the process is killed."""
+_RUN_JSON_KEYS = {"command", "config", "hash", "problem_sets"}
 _REPORT_FOLDERS = {"figures", "tables", "csv"}
-LONGEST = 200
-"""Bytes of a name; file systems allow 255."""
-SHOWN = 3
+MAX_NAME_BYTES = 200
+"""Maximum length of a name; file systems allow 255 bytes."""
 
 
-def named(out: str, parent: Path) -> Path:
-    """The folder that `--out` means: parent/NAME for a name, the path itself if it has a separator.
+def resolve_folder(out: str, parent: Path) -> Path:
+    """Return the folder of `--out`: parent/NAME for a name, the path itself if it has a separator.
 
     Raises:
-        InputError: it is neither a name nor a path that can exist.
+        InputError: `out` is neither a name nor a path that can exist.
     """
     if not out.isprintable():
-        raise InputError(f"--out {out!a}: has characters that cannot be printed; give a name of plain letters")
+        raise InputError(f"--out {out!a}: has characters that cannot be printed; give a name of letters and digits")
     path = Path(out)
-    if len(os.fsencode(path.name)) > LONGEST:
-        raise InputError(f"--out {path.name[:20]}…: the name is too long; give one of at most {LONGEST} letters")
+    if len(os.fsencode(path.name)) > MAX_NAME_BYTES:
+        raise InputError(f"--out {path.name[:20]}…: the name is too long; give one of at most {MAX_NAME_BYTES} bytes")
     if os.sep in out:
         return path
     if out in (".", "..") or "\\" in out:
-        raise InputError(
-            f"--out {out}: is not a name; give one such as 'mine', or a path to a new folder such as ./mine"
-        )
+        raise InputError(f"--out {out}: is not a name; give a name such as 'mine', or a new folder such as ./mine")
     return parent / out
 
 
-def is_written(name: str) -> bool:
-    """Whether a run writes a file of that name."""
+def is_run_file(name: str) -> bool:
+    """Return whether a run writes a file of that name."""
     inner = _TEMPORARY.fullmatch(name)
-    return (inner[1] if inner else name) in WRITTEN
+    return (inner[1] if inner else name) in RUN_FILES
 
 
-def check_run(folder: Path) -> None:
-    """Refuse a folder that is neither new, nor empty, nor a run's.
+def check_run_folder(folder: Path) -> None:
+    """Check that a folder is new, empty, or that of a run.
 
     Raises:
-        InputError: it holds other files and no record of a run, or its record cannot be read.
+        InputError: the folder holds other files and no results database, or its database cannot be read.
     """
     names = _names(folder)
-    content = database.content(folder / RECORD) if RECORD in names else Content.EMPTY
-    if content is Content.FOREIGN:
-        raise database.foreign(folder / RECORD)
-    others = [name for name in names if not is_written(name)]
-    if content is Content.EMPTY and (others or (names and RECORD not in names and not _is_run_json(folder))):
-        raise InputError(
-            f"--out {folder}: holds {_listed(others or names)} and no record of a run; give a new or empty folder"
-        )
+    kind = database.file_kind(folder / DATABASE_NAME) if DATABASE_NAME in names else FileKind.EMPTY
+    if kind is FileKind.FOREIGN:
+        raise database.foreign_file_error(folder / DATABASE_NAME)
+    others = [name for name in names if not is_run_file(name)]
+    if kind is FileKind.EMPTY and (others or (names and DATABASE_NAME not in names and not _has_run_json(folder))):
+        listed = _format_names(others or names)
+        raise InputError(f"--out {folder}: holds {listed} and no results database; give a new or empty folder")
 
 
-def clear(folder: Path) -> list[str]:
-    """Delete what a run wrote into a folder that holds the record of one; returns the names of what stays there.
+def delete_run_files(folder: Path) -> list[str]:
+    """Delete the files of a run if the folder has a results database; return the names of the remaining files.
 
     Raises:
         InputError: the folder is not that of a run.
     """
-    check_run(folder)
+    check_run_folder(folder)
     names = _names(folder)
-    if RECORD in names:
-        for name in sorted(names, key=RECORD.__eq__):  # the record last: if this is killed, the folder is still a run's
-            if is_written(name) and not (folder / name).is_dir():
+    if DATABASE_NAME in names:
+        for name in sorted(
+            names, key=DATABASE_NAME.__eq__
+        ):  # the database last: until then the folder is that of a run
+            if is_run_file(name) and not (folder / name).is_dir():
                 (folder / name).unlink()
-    return [name for name in _names(folder) if not is_written(name)]
+    return [name for name in _names(folder) if not is_run_file(name)]
 
 
-def check_report(folder: Path) -> None:
-    """Refuse a folder that is neither new, nor empty, nor a report's, so that nobody's own `report.html` is overwritten.
+def check_report_folder(folder: Path) -> None:
+    """Check that a folder is new, empty, or that of a report, so that no other `report.html` is overwritten.
 
     Raises:
-        InputError: it holds other files and no report.
+        InputError: the folder holds other files and no report.
     """
     names = _names(folder)
     heads = {"report.html": b"<title>Registration benchmark: report</title>", "summary.md": b"# Summary\n"}
-    found = {name: mark in _head(folder / name) for name, mark in heads.items() if name in names}
-    strange = [name for name, ours in found.items() if not ours]
-    if not found:  # a report that was stopped early has its folders alone
-        strange = [name for name in names if name not in _REPORT_FOLDERS]
-    if strange:
+    is_report = {name: head in _head(folder / name) for name, head in heads.items() if name in names}
+    foreign = [name for name, ours in is_report.items() if not ours]
+    if not is_report:  # a report that was stopped early has only its folders
+        foreign = [name for name in names if name not in _REPORT_FOLDERS]
+    if foreign:
         raise InputError(
-            f"{folder}: holds {_listed(strange)}, which no report wrote; give another --out, or move it away"
+            f"{folder}: holds {_format_names(foreign)}, which no report wrote; give another --out, or move it away"
         )
 
 
 def _head(file: Path) -> bytes:
-    """The first bytes of a file, of which a report's page needs a few hundred; none of what is not a file."""
+    """Return the first bytes of a file; empty if it is not a file."""
     if not file.is_file():
         return b""
     with file.open("rb") as handle:
@@ -112,7 +116,7 @@ def _head(file: Path) -> bytes:
 
 
 def _names(folder: Path) -> list[str]:
-    """The entries of a folder, none if it does not exist."""
+    """Return the names in a folder; none if it does not exist."""
     if folder.is_dir():
         return sorted(entry.name for entry in folder.iterdir())
     if os.path.lexists(folder):
@@ -120,15 +124,14 @@ def _names(folder: Path) -> list[str]:
     return []
 
 
-def _is_run_json(folder: Path) -> bool:
-    """Whether a run without its record is in the folder, as the reference run is committed."""
+def _has_run_json(folder: Path) -> bool:
+    """Return whether the folder has the `run.json` of a run, as the reference run, which is committed without its database."""
     try:
-        known = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return isinstance(known, dict) and known.keys() >= _RUN_JSON
+    return isinstance(facts, dict) and facts.keys() >= _RUN_JSON_KEYS
 
 
-def _listed(names: Iterable[str]) -> str:
-    names = [ascii(name)[1:-1] for name in names]
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+def _format_names(names: Iterable[str]) -> str:
+    return join_names([ascii(name)[1:-1] for name in names])

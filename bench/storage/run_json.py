@@ -21,7 +21,7 @@ def run_json(database: ResultsDatabase) -> dict[str, Any]:
 
 
 def drift_note(sentinel: list[float] | None) -> list[str]:
-    """Return a warning if the times (ms) of the same work differ by more than `MAX_DRIFT`: so may those of methods.
+    """Return a warning if the times (ms) of the same work differ by more than `MAX_DRIFT`: those of methods may differ, too.
 
     >>> drift_note([4.0, 4.1])
     []
@@ -39,4 +39,4 @@ def _unfinished_note(database: ResultsDatabase) -> list[str]:
     """Return a warning about a run that was stopped: missing outcomes look like methods that were not run."""
     if database.get("finished"):
         return []
-    return ["this run was stopped before its end, so methods and problems are missing here; its command continues it"]
+    return ["this run was stopped before its end, so methods and problems are missing; its command continues it"]

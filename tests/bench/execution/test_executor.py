@@ -1,28 +1,32 @@
-"""A Dask cluster of two worker processes on this machine, one of which is killed in the middle of a run."""
+"""Dask cluster of two local worker processes, one of which is killed in the middle of a run."""
 
 import os
 import socket
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from bench.cli import main
 from bench.isolation.process import ROOT
-from tests.bench.test_run import _count
+from tests.bench.background_run import count_outcomes
+from tests.bench.command_line import PLUGINS
 from tests.bench.waiting import FAULT_S, wait_until
 
 distributed = pytest.importorskip("distributed", reason="requirements-cluster.txt is not installed")
-PLUGINS = Path(__file__).parent / "plugins"
-ASKED = f"--methods good lottery slow --datasets blobs --conditions noisy --points 60 --problems 40 --plugins {PLUGINS}".split()
+
+
+ARGUMENTS = (
+    "--methods good lottery slow --datasets blobs --conditions noisy --points 60 --problems 40 --plugins".split()
+)
+ARGUMENTS += [str(PLUGINS)]
 
 
 @pytest.fixture
 def cluster(tmp_path):
-    """A scheduler's address and its two workers."""
+    """Start a scheduler with two workers; yield its address and the workers."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -48,17 +52,17 @@ def test_a_run_survives_a_killed_worker_and_equals_a_local_one(cluster, tmp_path
     monkeypatch.setattr("bench.report.begin_report", lambda *_, **__: list)
 
     def kill():
-        wait_until(lambda: _count(tmp_path / "results" / "far" / "record.sqlite"))
+        wait_until(lambda: count_outcomes(tmp_path / "results" / "far" / "record.sqlite"))
         workers[0].kill()
         workers[0].wait()
 
     killer = threading.Thread(target=kill)
     killer.start()
     rest = ["--timing-rounds", "0", "--out"]
-    assert main.main([*ASKED, "--backend", "dask", "--scheduler", address, *rest, "far"]) == 0
+    assert main.main([*ARGUMENTS, "--backend", "dask", "--scheduler", address, *rest, "far"]) == 0
     killer.join()
     assert workers[0].poll() is not None and workers[1].poll() is None
-    assert main.main([*ASKED, "--jobs", "1", *rest, "near"]) == 0
+    assert main.main([*ARGUMENTS, "--jobs", "1", *rest, "near"]) == 0
     far, near = (pd.read_csv(f"results/{n}/trials.csv").drop(columns=["time_ms", "peak_mb"]) for n in ("far", "near"))
     pd.testing.assert_frame_equal(far, near)
     assert len(far) == 120 and (far["status"] == "ok").all()
@@ -72,8 +76,8 @@ def test_a_run_survives_a_killed_worker_and_equals_a_local_one(cluster, tmp_path
         (["--backend", "dask", "--scheduler", "tcp://127.0.0.1:1"], "no answer"),
     ],
 )
-def test_a_scheduler_that_is_not_there_is_one_line(flags, says, tmp_path, monkeypatch, capsys):
+def test_missing_scheduler_is_one_line(flags, says, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("bench.execution.executor.CONNECT_TIMEOUT_S", 1)
-    assert main.main([*ASKED, "--timing-rounds", "0", "--out", "x", *flags]) == 2
+    assert main.main([*ARGUMENTS, "--timing-rounds", "0", "--out", "x", *flags]) == 2
     assert says in capsys.readouterr().err

@@ -1,10 +1,9 @@
-"""`bench.py tune`: what it finds, what it never looks at, what it costs, and how a run uses it."""
+"""`bench.py tune`: results, held-out objects, budget, and use of the settings in a run."""
 
 import json
 import shutil
 import sys
 import tomllib
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -21,12 +20,12 @@ from datasets.problems import ProblemKey, make_problem
 from methods.base import LogUniform
 from methods.core.registry import MethodRegistry, MethodSpec
 from methods.core.tuned import BUILT_IN, read_tuned
+from tests.bench.command_line import PLUGINS
 from tests.catalog import build, open_data
 
-PLUGINS = Path(__file__).parent / "plugins"
 METHOD = """
 import numpy as np
-from methods.base import Between, Method, NoSolution, rigid
+from methods.base import LogUniform, Method, NoSolution, rigid
 from plugin_good import _axes
 
 
@@ -58,6 +57,8 @@ class Right(Base):
     variants = {"right": {}}
     turn: float = 0.5
 """
+
+
 DATA = """
 from pathlib import Path
 from datasets.base import PointShape
@@ -73,6 +74,8 @@ class Guarded(Blobs):
         self.seen.append((split, index))
         return super().shape(split, index)
 """
+
+
 PAIRS = """
 from datasets.base import PairSet
 
@@ -86,12 +89,14 @@ class Couples(PairSet):
     def pair(self, row):
         raise IndexError
 """
-ASK = "--dataset guarded --condition clean --points 60 --budget 60".split()
+
+
+ARGUMENTS = "--dataset guarded --condition clean --points 60 --budget 60".split()
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
-    """A folder of plug-ins of the test's own, which is where settings go."""
+def folder(tmp_path, monkeypatch):
+    """A plug-in folder, to which settings are written."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("bench.report.begin_report", lambda *_: list)
     folder = tmp_path / "mine"
@@ -106,23 +111,23 @@ def place(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def search(place, capsys):
+def search(folder, capsys):
     def call(method, *more, expect=0):
-        assert main.main(["tune", method, *ASK, "--plugins", str(place), *more]) == expect
+        assert main.main(["tune", method, *ARGUMENTS, "--plugins", str(folder), *more]) == expect
         return capsys.readouterr()
 
     return call
 
 
-def kept(place):
-    return tomllib.loads((place / "tuned.toml").read_text())
+def kept(folder):
+    return tomllib.loads((folder / "tuned.toml").read_text())
 
 
-def test_it_finds_the_best_value_and_a_run_shows_both(search, place, tmp_path):
-    said = search("dial").out
-    entry = kept(place)["dial"]["guarded_clean"]
+def test_best_value_is_found_and_used_by_a_run(search, folder, tmp_path):
+    output = search("dial").out
+    entry = kept(folder)["dial"]["guarded_clean"]
     assert entry["values"]["turn"] == 0.5 and "better than the default on held-out objects" in entry["verdict"]
-    assert entry["verdict"] in said and "dial[tuned=guarded_clean]" in said
+    assert entry["verdict"] in output and "dial[tuned=guarded_clean]" in output
     assert entry["training"]["found"] < 1e-3 < 0.1 < entry["training"]["default"]
     assert entry["validation"]["found"] < 1e-3 < 0.1 < entry["validation"]["default"]
     assert entry["validation"]["difference"][2] < 0 and entry["validation"]["p"] < 0.05
@@ -131,52 +136,52 @@ def test_it_finds_the_best_value_and_a_run_shows_both(search, place, tmp_path):
         "--methods dial,dial[tuned=guarded_clean],dial[tuned=guarded_clean]+icp --datasets guarded --conditions clean "
     )
     run += "--points 60 --problems 4 --timing-rounds 0 --jobs 1 --out r --plugins"
-    assert main.main([*run.split(), str(place)]) == 0
+    assert main.main([*run.split(), str(folder)]) == 0
     trials = pd.read_csv(tmp_path / "results" / "r" / "trials.csv").groupby("method")["rmse"].max()
     assert trials["dial[tuned=guarded_clean]"] < 1e-3 < 0.1 < trials["dial"] and len(trials) == 3
-    told = json.loads((tmp_path / "results" / "r" / "run.json").read_text())
-    assert told["methods"]["dial[tuned=guarded_clean]"]["variant"]["turn"] == 0.5
-    assert told["config"]["tuned"]["dial[tuned=guarded_clean]"]["turn"] == 0.5
+    facts = json.loads((tmp_path / "results" / "r" / "run.json").read_text())
+    assert facts["methods"]["dial[tuned=guarded_clean]"]["variant"]["turn"] == 0.5
+    assert facts["config"]["tuned"]["dial[tuned=guarded_clean]"]["turn"] == 0.5
 
     # other values under the same name are another run
-    (place / "tuned.toml").write_text((place / "tuned.toml").read_text().replace("turn = 0.5", "turn = 0.25"))
-    assert main.main([*run.split(), str(place)]) == 2
+    (folder / "tuned.toml").write_text((folder / "tuned.toml").read_text().replace("turn = 0.5", "turn = 0.25"))
+    assert main.main([*run.split(), str(folder)]) == 2
 
 
-def test_only_training_objects_are_looked_at_and_held_out_ones_come_last(search, place):
+def test_only_training_objects_are_used_and_held_out_ones_last(search, folder):
     search("dial")
     seen = sys.modules["plugin_guarded"].Guarded.seen
     assert {split for split, _ in seen} == {"train"}
-    calls = tuning.plan(60)[-1][1]
+    calls = tuning.search_stages(60)[-1][1]
     learnt, tested = {i for _, i in seen[:calls]}, {i for _, i in seen[calls:]}
     assert tested and not learnt & tested
 
 
-def test_the_same_seed_finds_the_same_and_others_are_kept(search, place):
-    said = []
+def test_same_seed_gives_the_same_settings_and_others_are_kept(search, folder):
+    output = []
     for _ in range(2):
         search("dial", "--seed", "3")
-        (entry,) = kept(place)["dial"].values()
-        said.append({k: {**v, "ms": 0} if k in ("training", "validation") else v for k, v in entry.items()})
-    assert said[0] == said[1]
+        (entry,) = kept(folder)["dial"].values()
+        output.append({k: {**v, "ms": 0} if k in ("training", "validation") else v for k, v in entry.items()})
+    assert output[0] == output[1]
     search("dial", "--name", "other", "--seed", "4")
     search("dial_right")
-    assert set(kept(place)["dial"]) == {"guarded_clean", "other"} and "dial_right" in kept(place)
+    assert set(kept(folder)["dial"]) == {"guarded_clean", "other"} and "dial_right" in kept(folder)
 
 
-def test_the_default_stays_where_nothing_beats_it_and_says_so(search, place):
-    said = search("right").out
-    assert "the default stays: nothing drawn is better" in said
-    assert f"right[tuned=guarded_clean] in {place}/tuned.toml: no values, the same as right" in said
-    assert kept(place)["right"]["guarded_clean"]["values"] == {}
-    built = build("right[tuned=guarded_clean]", place)
+def test_default_stays_if_no_candidate_is_better(search, folder):
+    output = search("right").out
+    assert "the default stays: no candidate is better" in output
+    assert f"right[tuned=guarded_clean] in {folder}/tuned.toml: no values, the same as right" in output
+    assert kept(folder)["right"]["guarded_clean"]["values"] == {}
+    built = build("right[tuned=guarded_clean]", folder)
     assert built.turn == 0.5
 
 
-def test_what_is_written_wins_over_tuned_values_and_a_list_tells_them(search, place, capsys):
+def test_written_values_override_tuned_ones_and_list_shows_them(search, folder, capsys):
     search("dial")
-    assert build("dial[tuned=guarded_clean,turn=0.75]", place).turn == 0.75
-    assert main.main(["list", "--plugins", str(place)]) == 0
+    assert build("dial[tuned=guarded_clean,turn=0.75]", folder).turn == 0.75
+    assert main.main(["list", "--plugins", str(folder)]) == 0
     line = next(t for t in capsys.readouterr().out.splitlines() if "dial[tuned=guarded_clean]" in t)
     assert "better than the default" in line
 
@@ -184,44 +189,44 @@ def test_what_is_written_wins_over_tuned_values_and_a_list_tells_them(search, pl
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["good"], "good: its class's 'search' leaves nothing to tune; methods that have it: "),
-        (["dial_set"], "dial_set: its class's 'search' leaves nothing"),
+        (["good"], "good: its class declares no 'search' to tune; methods that do: "),
+        (["dial_set"], "dial_set: its class declares no 'search'"),
         (["dail"], "unknown method 'dail'; did you mean dial"),
         (["dial", "--dataset", "gaurded"], "unknown data set 'gaurded'; did you mean guarded"),
         (["dial", "--condition", "nosy"], "unknown condition 'nosy'"),
         (["dial", "--condition", "real"], "--condition real: is for sets of real pairs"),
         (["dial", "--dataset", "couples"], "a set of real pairs, not of objects"),
         (["dial", "--points", "500"], "--points 500 of guarded, clean: objects have 200 fixed points"),
-        (["dial", "--budget", "12"], "--budget 12: too small to tell settings apart; the least is 30 calls"),
-        (["dial", "--name", "a b"], "--name 'a b': letters, digits and _ only"),
+        (["dial", "--budget", "12"], "--budget 12: too small to compare settings; give at least 30 calls"),
+        (["dial", "--name", "a b"], "--name 'a b': use letters, digits and _ only"),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line(search, place, words, message):
+def test_invalid_request_is_one_line(search, folder, words, message):
     error = search(*words, expect=2).err
-    assert message in error and error.count("\n") == 1 and not (place / "tuned.toml").exists()
+    assert message in error and error.count("\n") == 1 and not (folder / "tuned.toml").exists()
 
 
-def test_what_a_variant_fixes_stays_fixed_and_a_default_is_not_drawn(place):
-    assert tuning.search_space(request(place)) == {"turn": (0.25, 0.5, 0.75), "note_it": (2,)}
-    assert tuning.search_space(request(place, "dial_right")) == {"note_it": (2,)}
+def test_space_excludes_fixed_parameters_and_default_values(folder):
+    assert tuning.search_space(request(folder)) == {"turn": (0.25, 0.5, 0.75), "note_it": (2,)}
+    assert tuning.search_space(request(folder, "dial_right")) == {"note_it": (2,)}
 
 
-def test_what_methods_say_may_vary_are_values_that_they_take(place):
+def test_declared_search_values_are_valid(folder):
     for method, offer in MethodRegistry().entries.items():
         for name, where in offer.cls.search.items():
             for value in (where.low, where.high) if isinstance(where, LogUniform) else where:
                 built = build(tuning.spec_of(method, {name: value}))
                 assert built.parameters[name] == value
-    (place / "strange.py").write_text(
+    (folder / "strange.py").write_text(
         METHOD.replace("note_it: int", "noted: int").replace("dial", "odd").replace("right", "odd2")
     )
     with pytest.raises(InputError, match=r"unknown parameter in Dial\.search 'note_it'; did you mean noted"):
-        tuning.search_space(request(place, "odd"))
+        tuning.search_space(request(folder, "odd"))
 
 
-def request(place, method="dial"):
+def request(folder, method="dial"):
     return tuning.TuneRequest(
-        method, "guarded", "clean", 60, 60, 0, 5.0, "guarded_clean", Catalog.of("data", place), ""
+        method, "guarded", "clean", 60, 60, 0, 5.0, "guarded_clean", Catalog.of("data", folder), ""
     )
 
 
@@ -236,27 +241,27 @@ def request(place, method="dial"):
         ("[dial.a]\nvalues = {trun = 1}", "unknown parameter of method dial 'trun'; did you mean turn"),
     ],
 )
-def test_settings_that_are_missing_or_broken_are_told(place, capsys, text, message):
-    (place / "tuned.toml").write_text(text)
-    words = ["--methods", "dial[tuned=a]", "--datasets", "guarded", "--plugins", str(place), "--dry-run"]
+def test_missing_or_broken_settings_are_reported(folder, capsys, text, message):
+    (folder / "tuned.toml").write_text(text)
+    words = ["--methods", "dial[tuned=a]", "--datasets", "guarded", "--plugins", str(folder), "--dry-run"]
     assert main.main(words) == 2
     assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("budget", [30, 31, 60, 300, 1000, 5000])
-def test_a_search_and_its_validation_keep_to_the_budget_and_use_most_of_it(budget):
-    stages, validation = tuning.plan(budget), tuning.left_to_validate(budget)
-    used = tuning.cost(stages) + 2 * validation
-    assert budget - 1 <= used <= budget and tuning.cost(stages) <= tuning.SEARCH_SHARE * budget
+def test_search_and_validation_use_the_budget(budget):
+    stages, validation = tuning.search_stages(budget), tuning.validation_problems(budget)
+    used = tuning.count_calls(stages) + 2 * validation
+    assert budget - 1 <= used <= budget and tuning.count_calls(stages) <= tuning.SEARCH_SHARE * budget
     assert stages[-1][0] == 2 and validation >= 10
-    calls, asked = 0, 0  # by hand: those that are left are asked what is new
+    calls, arguments = 0, 0  # by hand: those that are left are arguments what is new
     for number, problems in stages:
-        calls, asked = calls + number * (problems - asked), problems
-    assert calls == tuning.cost(stages)
+        calls, arguments = calls + number * (problems - arguments), problems
+    assert calls == tuning.count_calls(stages)
 
 
-class Fake:
-    """A method's process in which `mode` says what happens, and each call counts."""
+class FakeProcess:
+    """Method process that counts its calls; the parameter `mode` selects its result."""
 
     def __init__(self, problems):
         self.setup, self.calls = MethodSetup(MethodSpec("m"), "d"), 0
@@ -276,51 +281,51 @@ class Fake:
 
 
 @pytest.fixture
-def course(place):
-    data = open_data("guarded", None, place)
+def evaluator(folder):
+    data = open_data("guarded", None, folder)
     problems = [make_problem(data, ProblemKey("guarded", "clean", 50, i, split="train")) for i in range(10)]
-    return tuning.CandidateEvaluator(Fake(problems), problems)
+    return tuning.CandidateEvaluator(FakeProcess(problems), problems)
 
 
-def test_errors_count_one_at_most_failures_too_and_no_call_is_made_twice(course):
+def test_errors_are_at_most_one_and_no_call_is_made_twice(evaluator):
     for text, mean in {"m": 0.3, "m[mode=near]": 0.1, "m[mode=far]": 1.0, "m[mode=fails]": 1.0}.items():
-        assert course.ask(text, 5).mean == pytest.approx(mean)
-    assert course.child.calls == 20
-    assert len(course.ask("m", 8).errors) == 8 and course.child.calls == 23
-    assert len(course.ask("m", 4).errors) == 4 and course.child.calls == 23
+        assert evaluator.score(text, 5).mean == pytest.approx(mean)
+    assert evaluator.process.calls == 20
+    assert len(evaluator.score("m", 8).errors) == 8 and evaluator.process.calls == 23
+    assert len(evaluator.score("m", 4).errors) == 4 and evaluator.process.calls == 23
 
 
-def test_of_equals_the_faster_wins_and_the_default_is_never_dropped(course):
+def test_faster_of_equal_candidates_wins_and_the_default_is_never_dropped(evaluator):
     console = SimpleNamespace(print=lambda *_, **__: None)
     drawn = ["m[mode=slow]", "m[mode=near]", "m[mode=far]", "m[mode=fails]"]
-    assert tuning.halve(course, ["m", *drawn], [(5, 2), (3, 4), (2, 8)], console) == "m[mode=near]"
-    assert len(course.calls["m"]) == 8 and len(course.calls["m[mode=fails]"]) == 2
-    assert len(course.calls["m[mode=slow]"]) == 4
-    assert tuning.halve(course, ["m", "m[mode=far]"], [(2, 8)], console) == "m"
+    assert tuning.successive_halving(evaluator, ["m", *drawn], [(5, 2), (3, 4), (2, 8)], console) == "m[mode=near]"
+    assert len(evaluator.results["m"]) == 8 and len(evaluator.results["m[mode=fails]"]) == 2
+    assert len(evaluator.results["m[mode=slow]"]) == 4
+    assert tuning.successive_halving(evaluator, ["m", "m[mode=far]"], [(2, 8)], console) == "m"
 
 
-def test_what_fails_on_held_out_objects_is_not_kept(course):
+def test_candidate_worse_on_held_out_objects_is_not_kept(evaluator):
     held_out = SimpleNamespace(problems=[0] * 20)
-    held_out.ask = lambda text, count: tuning.Score((0.2 if text == "m" else 0.4,) * count, 1.0)
-    entry = tuning.evaluate_all(SimpleNamespace(method="m", seed=0), "m[mode=near]", course, held_out)
+    held_out.score = lambda text, count: tuning.Score((0.2 if text == "m" else 0.4,) * count, 1.0)
+    entry = tuning.compare_with_default(SimpleNamespace(method="m", seed=0), "m[mode=near]", evaluator, held_out)
     assert entry["values"] == {} and entry["found"] == "m[mode=near]"
     assert entry["verdict"] == "the default stays: m[mode=near] is not better on held-out objects: 0.4000, not 0.2000"
     assert entry["training"]["found"] < entry["training"]["default"]
 
 
-def test_draws_are_different_seeded_and_within_their_ranges(place):
+def test_candidates_are_different_seeded_and_within_their_ranges(folder):
     space = {"real": LogUniform(0.01, 1.0), "whole": LogUniform(1, 1000), "word": ("a", None)}
-    some, more = (tuning.draw(request(place, "m"), space, n) for n in (5, 200))
+    some, more = (tuning.draw_candidates(request(folder, "m"), space, n) for n in (5, 200))
     assert more[0] == "m" and more[:5] == some and len(set(more)) == 200
     values = [dict(pair.split("=") for pair in text[2:-1].split(",")) for text in more[1:]]
     real, whole = ([v[name] for v in values if name in v] for name in ("real", "whole"))
     assert all(0.01 <= float(x) <= 1 for x in real) and all(1 <= int(x) <= 1000 for x in whole)
     assert 0.3 < np.mean([float(x) < 0.1 for x in real]) < 0.7  # evenly in the logarithm
     assert 0.4 < len(real) / 199 < 0.8  # each varies by a coin
-    assert len(tuning.draw(request(place, "m"), {"word": ("a", "b")}, 200)) == 3
+    assert len(tuning.draw_candidates(request(folder, "m"), {"word": ("a", "b")}, 200)) == 3
 
 
-def test_settings_survive_their_file(tmp_path):
+def test_settings_are_read_back_unchanged(tmp_path):
     file = tmp_path / "tuned.toml"
     values = {"a": 0.25, "b": 3, "c": True, "d": "none", "e": 'say "é"\n', "f": [1, 2.5], "g": 1e-07, "h": {"i": []}}
     tuning.save_settings(file, "a-b", "x", {"values": values})
@@ -328,7 +333,7 @@ def test_settings_survive_their_file(tmp_path):
     assert read_tuned(file) == {"a-b": {"x": {"values": values}}, "b.c": {"x": {"values": {}, "n": 1}}}
 
 
-def test_what_comes_with_the_bench_can_be_built():
+def test_built_in_settings_can_be_built():
     for method, entries in read_tuned(BUILT_IN).items():
         for name, entry in entries.items():
             built = build(f"{method}[tuned={name}]").parameters

@@ -8,15 +8,9 @@ import pytest
 from bench.cli import main
 from bench.execution import timing
 from bench.execution.timing import sentinel_ms
-from bench.storage.run_json import drift_note
-from tests.bench.test_run import QUICK, _count
-from tests.bench.test_stop import ended, methods_below, start, wait_for
+from tests.bench.background_run import count_outcomes, have_ended, method_processes, start, wait_for
+from tests.bench.command_line import QUICK
 from tests.bench.waiting import FAULT_S
-
-
-def test_a_changed_pace_is_said_and_a_steady_one_is_not():
-    assert drift_note(None) == drift_note([10.0, 10.2, 10.4]) == []
-    assert "changed by 10%" in drift_note([10.0, 10.2, 11.0])[0]
 
 
 def test_the_sentinel_measures_work(monkeypatch):
@@ -31,11 +25,6 @@ def test_the_sentinel_measures_work(monkeypatch):
     monkeypatch.setattr(timing, "time", clock)
     monkeypatch.setattr(timing.np, "sort", sort)
     assert sentinel_ms() == pytest.approx(3.0)
-
-
-@pytest.mark.parametrize("order", [[11.0, 10.0, 10.1], [10.0, 11.0, 10.0]])
-def test_drift_counts_in_either_direction(order):
-    assert drift_note(order)
 
 
 @pytest.fixture
@@ -61,9 +50,11 @@ def watched(tmp_path, monkeypatch):
     monkeypatch.setattr("bench.report.begin_report", lambda *_: list)
 
     def run():
-        asked = ["--methods", "good", "slow[seconds=0.05]", "--problems", "1", "--conditions", "noisy"]
+        arguments = ["--methods", "good", "slow[seconds=0.05]", "--problems", "1", "--conditions", "noisy"]
         assert (
-            main.main([*QUICK, *asked, "--points", "60", "80", "--timing-rounds", "2", "--jobs", "2", "--out", "timed"])
+            main.main(
+                [*QUICK, *arguments, "--points", "60", "80", "--timing-rounds", "2", "--jobs", "2", "--out", "timed"]
+            )
             == 0
         )
         return events, pd.read_csv("results/timed/timing.csv").query("method.str.startswith('slow')")
@@ -98,7 +89,7 @@ def test_a_method_warms_up_no_longer_than_it_may_be_timed(watched, monkeypatch):
 def test_ctrl_c_while_methods_warm_up_ends_every_process(tmp_path):
     """Two of three methods warm up, by calls at a size that only the timing has; the calls don't end."""
     (tmp_path / "timed.toml").write_text("[timing]\nrounds = 1\npoints = [60, 80]\n")
-    asked = [
+    arguments = [
         "--methods",
         "good",
         "held[small=60]",
@@ -109,11 +100,11 @@ def test_ctrl_c_while_methods_warm_up_ends_every_process(tmp_path):
         "--jobs",
         "2",
     ]
-    process = start(tmp_path, *asked, "--config", "timed.toml", "--timing-rounds", "1")
+    process = start(tmp_path, *arguments, "--config", "timed.toml", "--timing-rounds", "1")
     wait_for(lambda: len(list((tmp_path / "gate").glob("held_*"))) == 2, process)
-    assert _count(tmp_path / "results" / "stopped" / "record.sqlite") == 4, "all that is asked for accuracy"
-    below = methods_below(process)
+    assert count_outcomes(tmp_path / "results" / "stopped" / "record.sqlite") == 4, "all that is asked for accuracy"
+    children = method_processes(process)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=FAULT_S)
-    assert process.returncode == 130 and "Traceback" not in said and "continue" in said, said
-    assert len(below) >= 2 and ended(below)
+    _, errors = process.communicate(timeout=FAULT_S)
+    assert process.returncode == 130 and "Traceback" not in errors and "continue" in errors, errors
+    assert len(children) >= 2 and have_ended(children)

@@ -4,20 +4,19 @@ import os
 import signal
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bench.isolation import process as child_module
+from bench.isolation import process as process_module
 from bench.isolation.process import MethodProcess
 from bench.isolation.protocol import Limits, MethodSetup, RegisterRequest
 from common.errors import InputError
+from tests.bench.command_line import PLUGINS
 from tests.bench.plugins.picky import EXIT, KILL, LARGE, NAP, SLEEP, WORDS
 from tests.bench.waiting import FAULT_S, wait_until
 from tests.catalog import spec
 
-PLUGINS = Path(__file__).parent / "plugins"
 CLOUD = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32)
 
 
@@ -34,7 +33,7 @@ def test_a_call_survives_one_kill(child):
     os.kill(first, signal.SIGSTOP)  # it gets the call, and can't answer before it is killed
 
     def strike():
-        wait_until(lambda: child._sent)
+        wait_until(lambda: child._unanswered)
         os.kill(first, signal.SIGKILL)
 
     striker = threading.Thread(target=strike)
@@ -54,7 +53,7 @@ def test_a_call_that_is_killed_twice_has_crashed():
 
 
 def test_a_signal_whose_handler_takes_longer_than_a_look_does_not_stretch_the_deadline():
-    """Python 3.11's SimpleQueue.get then waits for ever, and the time-out never comes."""
+    """Waiting for a reply must not start again with the full time-out after a signal."""
     child = MethodProcess(MethodSetup(spec("slow[seconds=60]", PLUGINS), "blobs"), Limits(0.7, 4))
     before = signal.signal(signal.SIGALRM, lambda *_: time.sleep(0.2))
     try:
@@ -62,26 +61,26 @@ def test_a_signal_whose_handler_takes_longer_than_a_look_does_not_stretch_the_de
         signal.setitimer(signal.ITIMER_REAL, 0.2)
         reply = child.register(CLOUD, CLOUD, 0)
         assert reply.status == "timeout"
-        assert reply["time_ms"] == 700  # ended at the deadline; a call that was let go on has its own, longer time
+        assert reply.time_ms == 700  # ended at the deadline; a call that was let go on has its own, longer time
     finally:
         signal.signal(signal.SIGALRM, before)
         child.close()
 
 
-class Patient(MethodProcess):
+class ShortTimeout(MethodProcess):
     """A process with a short limit only for the call that never ends."""
 
-    def _call(self, messages, patience):
-        return super()._call(messages, PATIENCE_S if messages[0]["source"][0, 0] == SLEEP else patience)
+    def _call(self, requests, timeout):
+        return super()._call(requests, SHORT_TIMEOUT_S if requests[0].sources[0][0, 0] == SLEEP else timeout)
 
 
-PATIENCE_S = 0.7
+SHORT_TIMEOUT_S = 0.7
 
 
 @pytest.fixture
 def picky(monkeypatch):
-    monkeypatch.setattr(child_module, "PIPELINE_BELOW_S", np.inf)  # each call is sent ahead, however busy the machine
-    made = Patient(MethodSetup(spec("picky", PLUGINS), "blobs"), Limits(FAULT_S, 4))
+    monkeypatch.setattr(process_module, "PIPELINE_BELOW_S", np.inf)  # each call is sent ahead, however busy the machine
+    made = ShortTimeout(MethodSetup(spec("picky", PLUGINS), "blobs"), Limits(FAULT_S, 4))
     assert made.start().status == "ok"
     yield made
     made.close()
@@ -107,23 +106,23 @@ def test_calls_that_follow_each_other_get_their_own_answers(picky):
             assert reply.pairs[0].pose[:3, 3].tolist() == [first] * 3
 
 
-def test_the_next_call_is_sent_while_the_method_works_on_a_brief_one(picky, monkeypatch):
+def test_the_next_call_is_unanswered_while_the_method_works_on_a_brief_one(picky, monkeypatch):
     pulled = []
     seen = [len(pulled) for _ in picky.replies(calls(1, 2, 3, 4, pulled=pulled))]
     assert seen == [1, 3, 4, 4]  # how brief it is, is known after the first
-    monkeypatch.setattr(child_module, "PIPELINE_BELOW_S", 0.0)
+    monkeypatch.setattr(process_module, "PIPELINE_BELOW_S", 0.0)
     pulled.clear()
     assert [len(pulled) for _ in picky.replies(calls(1, 2, 3, pulled=pulled))] == [1, 2, 3]
 
 
-def test_clouds_that_no_pipe_holds_are_not_sent_ahead(picky):
+def test_clouds_that_no_pipe_holds_are_not_unanswered_ahead(picky):
     big = 60_000  # 720 kB a cloud
     for _, reply in picky.replies([*calls(1), *calls(2, 3, points=big), *calls(4)]):
         assert reply.status == "ok"
     hang = [*calls(1, 2), *calls(SLEEP), *calls(5, points=big)]
     replies = [reply for _, reply in picky.replies(hang)]
     assert [reply.status for reply in replies] == ["ok", "ok", "timeout", "ok"]
-    assert replies[2]["time_ms"] == 1e3 * PATIENCE_S  # writing never waited for the sleeper to end
+    assert replies[2].time_ms == 1e3 * SHORT_TIMEOUT_S  # writing never waited for the sleeper to end
 
 
 def test_replies_that_nobody_waits_for_are_not_taken_for_others(picky):
@@ -148,7 +147,7 @@ def test_broken_input_comes_after_the_replies_before_it(picky):
 
 def answered(child):
     """Wait until the process has answered, which nobody has read."""
-    wait_until(lambda: not child._replies.empty())
+    wait_until(lambda: child._replies.poll())
 
 
 @pytest.mark.parametrize(("call", "limits", "status"), [
@@ -178,13 +177,13 @@ def test_limits_hold_for_a_call_that_nobody_watches_while_the_next_is_drawn(pick
 
 def test_memory_counts_with_what_the_process_held_before(picky, monkeypatch):
     """As where it is watched: a call that is over before the first look must not be let off."""
-    monkeypatch.setattr(child_module, "POLL_INTERVAL_S", FAULT_S)
+    monkeypatch.setattr(process_module, "POLL_INTERVAL_S", FAULT_S)
     held = picky._memory_gb()
     picky.limits = Limits(FAULT_S, 0.32 + 0.5 * held)  # above what the call takes alone
-    assert [picky.call(call)["status"] for _, call in calls(1, LARGE, 2)] == ["ok", "out_of_memory", "ok"]
+    assert [picky.call(call).status for _, call in calls(1, LARGE, 2)] == ["ok", "out_of_memory", "ok"]
 
 
-def test_an_answer_counts_though_the_process_is_gone_before_the_next_call_is_sent(picky):
+def test_an_answer_counts_though_the_process_is_gone_before_the_next_call_is_unanswered(picky):
     def drawn():
         yield from calls(1, 2, 3)
         answered(picky)
@@ -201,8 +200,8 @@ def test_the_last_words_of_a_process_are_read_however_late(picky, monkeypatch):
         time.sleep(0.5)
         read(pipe, tail)
 
-    read = child_module._keep_tail
-    monkeypatch.setattr(child_module, "_keep_tail", late)
+    read = process_module._keep_tail
+    monkeypatch.setattr(process_module, "_keep_tail", late)
     picky.close()
     _, call = next(calls(WORDS))
-    assert picky.call(call)["message"] == "the process ended with exit code 3 | last words"
+    assert picky.call(call).message == "the process ended with exit code 3 | last words"
