@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from docs.scripts.make_architecture import FIGURE, PAGE, draw, levels, read_imports
 from methods.base import Method
 from methods.core.registry import MethodRegistry
 
@@ -69,23 +70,6 @@ def arrows(root=ROOT):
             if parts[0] == "bench" and (other := room(parts)) not in ("", own):
                 places.setdefault((own, other), []).append(f"{file.relative_to(root)}:{line}")
     return places
-
-
-def levels(graph):
-    """Return the packages of each level, the lowest first: a package is above all that it imports.
-
-    Raises:
-        ValueError: packages import each other in a cycle.
-    """
-    rest, done, floors = {name: set(below) for name, below in graph.items()}, set(), []
-    while rest:
-        floor = sorted(name for name, below in rest.items() if below <= done)
-        if not floor:
-            raise ValueError(f"a cycle among {', '.join(sorted(rest))}")
-        floors.append(floor)
-        done.update(floor)
-        rest = {name: below for name, below in rest.items() if name not in done}
-    return floors
 
 
 def test_packages_of_bench_import_along_the_listed_arrows_only():
@@ -168,3 +152,29 @@ def test_bench_names_no_method():
         places += [(file.name, n.lineno, n.value) for n in texts if id(n) not in prose and named.search(n.value)]
         places += [(file.name, n, m) for n, name in imports(file) for m in modules if f"{name}.".startswith(f"{m}.")]
     assert places == []
+
+
+def test_the_page_lists_the_same_arrows():
+    assert {name: set(below) for name, below in read_imports(PAGE.read_text()).items()} == {
+        name: set(below) for name, below in ARROWS.items()
+    }
+
+
+def test_the_picture_is_drawn_from_the_page():
+    assert FIGURE.read_text(encoding="utf-8") == draw(read_imports(PAGE.read_text(encoding="utf-8")))
+
+
+def test_the_page_names_files_and_definitions_that_exist():
+    page = PAGE.read_text(encoding="utf-8")
+    paths = set(re.findall(r"`((?:bench|common|datasets|docs|methods|performance|tests)/[^`\s]*)`", page))
+    assert paths and [path for path in sorted(paths) if not (ROOT / path).exists()] == []
+    named = re.findall(r"`(\w+)`\s+\(`([\w/]+\.py)`\)", page)
+    assert (
+        named
+        and [
+            f"{path}: {name}"
+            for name, path in named
+            if not re.search(rf"^ *(?:class|def) {name}\b|^{name}\b", (ROOT / path).read_text(), re.MULTILINE)
+        ]
+        == []
+    )
