@@ -21,7 +21,7 @@ def tables(rows: list[Row], run: str) -> str:
         if row["kind"] != "control" and row["recall"]:
             cells.setdefault((row["dataset"], row["condition"], row["points"]), {})[row["method"]] = row
     most = max(int(row["problems"]) for row in rows)
-    parts = [f"Run `{run}`, {most} problems a cell; slow methods have fewer.\n"]
+    parts = [f"Run `{run}`, {most} problems per group; slow methods have fewer.\n"]
     return "\n".join(parts + [_table(place, some) for place, some in cells.items()])
 
 
