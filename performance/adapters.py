@@ -66,16 +66,16 @@ def _bare_fgr(method: Method, pair: UnitPair) -> Call:
     register = open3d().pipelines.registration.registration_fgr_based_on_correspondence
 
     def call() -> object:
-        clouds, found = _matches(method, pair)
-        return register(*clouds, pairs(found), method.option())
+        clouds, index_pairs = _matches(method, pair)
+        return register(*clouds, pairs(index_pairs), method.option())
 
     return call
 
 
 def _bare_teaser(method: Method, pair: UnitPair) -> Call:
     def call() -> object:
-        found = _matches(method, pair)[1][: method.limit]
-        p, q = pair.source[found[:, 0]], pair.target[found[:, 1]]
+        index_pairs = _matches(method, pair)[1][: method.limit]
+        p, q = pair.source[index_pairs[:, 0]], pair.target[index_pairs[:, 1]]
         return teaser.solve(p, q, method.noise_bound, method.clique_seconds)
 
     return call
@@ -86,8 +86,8 @@ def _bare_cpd(method: Method, pair: UnitPair) -> Call:
 
     T = pair.to_unit(np.eye(4))
     p, q = (c[np.linspace(0, len(c) - 1, method.limit).astype(int)] for c in (pair.source, pair.target))
-    said = {"w": method.outliers, "max_iterations": method.iterations, "tolerance": method.tolerance}
-    return lambda: RigidRegistration(X=q, Y=p @ T[:3, :3].T + T[:3, 3], scale=False, **said).register()
+    options = {"w": method.outliers, "max_iterations": method.iterations, "tolerance": method.tolerance}
+    return lambda: RigidRegistration(X=q, Y=p @ T[:3, :3].T + T[:3, 3], scale=False, **options).register()
 
 
 def _bare_gicp(method: Method, pair: UnitPair) -> Call:

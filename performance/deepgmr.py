@@ -147,7 +147,7 @@ def beside_others(rounds: int, threads: int) -> None:
     print(f"\n| points ({threads} threads) | {' | '.join(methods)} |\n|---:|{'---:|' * len(methods)}")
     for points in POINTS:
         drawn = problems(points, rounds + 1)
-        rows = [[child.register(p.source, p.target, 0)["time_ms"] for child in children] for p in drawn][1:]
+        rows = [[child.register(p.source, p.target, 0).time_ms for child in children] for p in drawn][1:]
         middle = np.median(rows, axis=0)
         times = " | ".join(f"{ms:.1f} ({ms / middle[0]:.1f} x)" for ms in middle[1:])
         print(f"| {points} | {middle[0]:.1f} | {times} |", flush=True)

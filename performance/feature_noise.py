@@ -39,7 +39,7 @@ def clouds(problem: Problem, index: int) -> dict[bool, list[torch.Tensor]]:
 
 def errors(method: DeepGMR, drawn: list[Problem]) -> dict[str, NDArray[np.float64]]:
     """Return the RMSE of each case on the same problems."""
-    net, found = method.state["net"], {case: np.empty(len(drawn)) for case in CASES}
+    net, rmse_of_case = method.state["net"], {case: np.empty(len(drawn)) for case in CASES}
     for i, problem in enumerate(drawn):
         pairs = clouds(problem, i)
         with torch.inference_mode():
@@ -47,8 +47,8 @@ def errors(method: DeepGMR, drawn: list[Problem]) -> dict[str, NDArray[np.float6
             for case, (features, points) in CASES.items():
                 mixtures = [mixture(g, c.double()) for g, c in zip(gamma[features], pairs[points], strict=True)]
                 T = align(*mixtures, net.config.centring)[0].numpy()
-                found[case][i] = rmse(T, problem.T_target_source, problem.evaluation_points)
-    return found
+                rmse_of_case[case][i] = rmse(T, problem.T_target_source, problem.evaluation_points)
+    return rmse_of_case
 
 
 def main(count: int = 150, dataset: str = "shapes40", data: str | None = None) -> None:

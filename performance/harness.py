@@ -43,14 +43,16 @@ DUMMY = (
 
 def start(times: int = 7) -> None:
     """Print the median wall time and the minimum processor time of the two most frequent commands."""
-    for asked, bar in (("--help", 0.2), ("list", 1.0)):
+    for arguments, bar in (("--help", 0.2), ("list", 1.0)):
         wall, busy = [], []
         for _ in range(times):
             begun, before = time.perf_counter(), os.times()
-            subprocess.run([sys.executable, str(ROOT / "bench.py"), asked], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run([sys.executable, str(ROOT / "bench.py"), arguments], check=True, stdout=subprocess.DEVNULL)
             wall.append(time.perf_counter() - begun)
             busy.append(sum(os.times()[2:4]) - sum(before[2:4]))
-        print(f"start: {asked} takes {np.median(wall):.2f} s, {min(busy):.2f} s of processor time (limit {bar:g} s)")
+        print(
+            f"start: {arguments} takes {np.median(wall):.2f} s, {min(busy):.2f} s of processor time (limit {bar:g} s)"
+        )
 
 
 def call(points: int = 1024, calls: int = 500) -> None:
@@ -68,7 +70,7 @@ def call(points: int = 1024, calls: int = 500) -> None:
     for seed in range(calls):
         start = time.perf_counter()
         reply = child.register(cloud, cloud, seed)
-        spent.append(1e3 * (time.perf_counter() - start) - reply["time_ms"])
+        spent.append(1e3 * (time.perf_counter() - start) - reply.time_ms)
     busy = 1e3 * (processor() - busy) / calls
     child.close()
     print(
@@ -95,8 +97,8 @@ def recording(outcomes: int = 1_000_000) -> None:
         each, busy = 1e6 * (time.perf_counter() - start) / outcomes, 1e6 * (time.process_time() - busy) / outcomes
         record.close()
         print(f"recording: {each:.1f} µs per outcome over {outcomes}; {busy:.1f} µs of processor time (limit 50 µs)")
-        asked = [sys.executable, "-m", "performance.harness", "--resume", str(path)]
-        print(subprocess.run(asked, check=True, capture_output=True, text=True, cwd=ROOT).stdout.strip())
+        arguments = [sys.executable, "-m", "performance.harness", "--resume", str(path)]
+        print(subprocess.run(arguments, check=True, capture_output=True, text=True, cwd=ROOT).stdout.strip())
 
 
 def resume(path: Path) -> None:
@@ -111,23 +113,23 @@ def resume(path: Path) -> None:
     )
 
 
-def efficiency(name: str, asked: str) -> None:
+def efficiency(name: str, arguments: str) -> None:
     """Print the methods' seconds divided by a run's wall seconds times its jobs, and where the rest goes."""
     with tempfile.TemporaryDirectory() as place:
-        command = [sys.executable, str(ROOT / "bench.py"), *asked.split(), "--jobs", str(JOBS), "--out", "e"]
+        command = [sys.executable, str(ROOT / "bench.py"), *arguments.split(), "--jobs", str(JOBS), "--out", "e"]
         start = time.perf_counter()
         with subprocess.Popen(command, cwd=place, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
-            said = [(time.perf_counter() - start, line) for line in process.stdout]
+            printed = [(time.perf_counter() - start, line) for line in process.stdout]
         wall = time.perf_counter() - start
         with sqlite3.connect(Path(place) / "results" / "e" / "record.sqlite") as db:
             work = dict(db.execute("SELECT phase, SUM(time_ms) / 1e3 FROM outcomes GROUP BY phase"))
             warm = db.execute("SELECT value FROM meta WHERE key = 'warm_up_s'").fetchone()
             work["warm-up"] = float(warm[0]) if warm else 0.0
     ends = {
-        found[1]: (when, int(found[2]))
-        for when, line in said
-        if (found := re.match(r"(problems|setting up|registering|timing): \d+ of \d+ in (\d+) s", line))
+        match[1]: (when, int(match[2]))
+        for when, line in printed
+        if (match := re.match(r"(problems|setting up|registering|timing): \d+ of \d+ in (\d+) s", line))
     }
     solved = work.get("accuracy", 0.0)
     total, solved_at = sum(work.values()), max((when for when, _ in ends.values()), default=wall)
@@ -141,9 +143,9 @@ def efficiency(name: str, asked: str) -> None:
         warming = timed_at - alone - when
         print(
             f"  before: {when - took:.0f} s (imports, generating problems, setting up every method once)\n"
-            f"  registering: {took} s x {JOBS}, {solved:.0f} s of which are work of methods: {solved / (took * JOBS or 1):.2f}\n"
-            f"  starting and warming up for timing: {warming:.0f} s x {JOBS}, {work['warm-up']:.0f} s of which are work of methods\n"
-            f"  timing: {alone} s on one process by design, {total - solved - work['warm-up']:.0f} s of which are work of methods\n"
+            f"  registering: {took} s x {JOBS}, {solved:.0f} s of them work: {solved / (took * JOBS or 1):.2f}\n"
+            f"  starting and warming up for timing: {warming:.0f} s x {JOBS}, {work['warm-up']:.0f} s of them work\n"
+            f"  timing: {alone} s on one process by design, {total - solved - work['warm-up']:.0f} s of them work\n"
             f"  after: {wall - timed_at:.0f} s (CSVs, figures, report)"
         )
 

@@ -25,17 +25,17 @@ LIMITS = Limits(1500, 16)
 
 def growth_mb(method: str) -> list[float]:
     """Return the megabytes at each point count (NaN without a call), the maximum of the process so far."""
-    found = []
+    megabytes = []
     with_data = DataRegistry.at().spec("shapes40").objects()
     child = MethodProcess(MethodSetup(MethodRegistry().spec(method), "shapes40"), LIMITS)
     try:
         for points in POINTS:
             problem = make_problem(with_data, ProblemKey("shapes40", "noisy", points, 3))
             reply = child.register(problem.source, problem.target, 0)
-            found.append(float(reply.get("peak_mb", np.nan)))
+            megabytes.append(reply.peak_mb)
     finally:
         child.close()
-    return found
+    return megabytes
 
 
 def exponent(mb: list[float]) -> float:

@@ -92,7 +92,7 @@ def make(folder: Path, outcomes: int) -> None:
     config = {"angle_bins": [0, 30, 60, 90, 120, 150, 180], "threshold": 0.2, "seed": 0, "sampler": "axis_angle"}
     sets = {f"made_up/{c}/1024": "0" * 64 for c in CONDITIONS}
     methods = {m: {"kind": k, "doc": "Made up.", "variant": {}} for m, k in METHODS.items()}
-    said = {
+    facts = {
         "command": "made up",
         "config": config,
         "problem_sets": sets,
@@ -100,7 +100,7 @@ def make(folder: Path, outcomes: int) -> None:
         "unavailable": {},
         "notes": [],
     }
-    record.put("run", said | {"environment": {}})
+    record.put("run", facts | {"environment": {}})
     record.close()
 
 

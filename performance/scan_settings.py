@@ -60,20 +60,20 @@ def ladder() -> Iterator[tuple[str, Settings]]:
 def fgr(pair: UnitPair, s: Settings) -> Any:
     """Run Open3D's FGR on features."""
     reg = open3d().pipelines.registration
-    clouds, found = fpfh(s, pair)
+    clouds, features = fpfh(s, pair)
     option = reg.FastGlobalRegistrationOption(maximum_correspondence_distance=VOXEL / 2)
-    return reg.registration_fgr_based_on_feature_matching(*clouds, *found, option).transformation
+    return reg.registration_fgr_based_on_feature_matching(*clouds, *features, option).transformation
 
 
 def ransac(pair: UnitPair, s: Settings) -> Any:
     """Run Open3D's RANSAC on features."""
     reg, distance = open3d().pipelines.registration, 1.5 * VOXEL
-    clouds, found = fpfh(s, pair)
+    clouds, features = fpfh(s, pair)
     checks = [reg.CorrespondenceCheckerBasedOnEdgeLength(EDGES), reg.CorrespondenceCheckerBasedOnDistance(distance)]
     rest = reg.TransformationEstimationPointToPoint(False), s.sample, checks
     stop = reg.RANSACConvergenceCriteria(ITERATIONS, CONFIDENCE)
     return reg.registration_ransac_based_on_feature_matching(
-        *clouds, *found, s.mutual, distance, *rest, stop
+        *clouds, *features, s.mutual, distance, *rest, stop
     ).transformation
 
 

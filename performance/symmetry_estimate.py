@@ -33,13 +33,13 @@ def main(count: int, points: int) -> None:
         shape = data.shape("test", index)
         cloud = shape.samples(points, 1, rng("symmetry estimate", index, points))[0]
         start = time.process_time()
-        found = estimate(cloud)
+        estimated = estimate(cloud)
         spent.append(time.process_time() - start)
         assert shape.symmetry is not None
-        result = verdict(shape.symmetry, found.name, found.frame[:3, :3])
+        result = verdict(shape.symmetry, estimated.name, estimated.frame[:3, :3])
         table.setdefault(kind(shape.symmetry), Counter())[result] += 1
         if result != "correct":
-            print(f"{shape.name}: {shape.symmetry}, estimated {found.name}")
+            print(f"{shape.name}: {shape.symmetry}, estimated {estimated.name}")
     print_table(table)
     print(f"{1e3 * np.median(spent):.0f} ms of CPU per shape (median), {1e3 * max(spent):.0f} at most")
 
@@ -58,18 +58,20 @@ def kind(symmetry: str) -> str:
     return name if name in ("C1", "C2", "Cinf", "O") else f"{name[0]}n"
 
 
-def verdict(true: str, found: str, frame: Array) -> str:
+def verdict(true: str, estimated: str, frame: Array) -> str:
     """Compare the estimated group, axes included, with the true one: equal, a subgroup, a supergroup or neither."""
-    a, b = elements(true), frame @ elements(found) @ frame.T
+    a, b = elements(true), frame @ elements(estimated) @ frame.T
     within, around = covers(a, b), covers(b, a)
     return VERDICTS[0 if within and around else 1 if within else 2 if around else 3]
 
 
 def elements(name: str) -> Array:
     """Return the rotations (n, 3, 3) of a group; a continuous axis is sampled by 72 turns."""
-    axis, found = rotations(name)
+    axis, discrete = rotations(name)
     return (
-        found if axis is None else (turn(axis, np.radians(np.arange(0, 360, 5.0)))[:, None] @ found).reshape(-1, 3, 3)
+        discrete
+        if axis is None
+        else (turn(axis, np.radians(np.arange(0, 360, 5.0)))[:, None] @ discrete).reshape(-1, 3, 3)
     )
 
 

@@ -46,12 +46,12 @@ def main() -> None:
             DataRegistry.at().spec("shapes40").objects(), ProblemKey("shapes40", condition, POINTS, 3)
         )
         pair = unit_pair(problem.source, problem.target)
-        for name, found in choices(method, pair):
-            ends = pair.source[found[:, 0]], pair.target[found[:, 1]]
+        for name, index_pairs in choices(method, pair):
+            ends = pair.source[index_pairs[:, 0]], pair.target[index_pairs[:, 1]]
             start = time.perf_counter()
             clique = teaser.solve(*ends, method.noise_bound, PATIENCE_S)[1]
             spent = time.perf_counter() - start
-            print(f"| {condition} | {name} | {len(found)} | {clique} | {spent:.2f} |", flush=True)
+            print(f"| {condition} | {name} | {len(index_pairs)} | {clique} | {spent:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -66,5 +66,5 @@ if __name__ == "__main__":
         if float(row["angle_low"]) == 0 and float(row["angle_high"]) == 180 and row["phase"] == "timing"
     }
     # The summary's times were measured while other processes worked; compare only those of the timing phase.
-    found = [r | {"time_ms_median": alone.get((r["method"], r["points"]), "")} for r in read(folder / "summary.csv")]
-    PAGE.write_text(filled(PAGE.read_text(), tables(found, folder.name)))
+    rows = [r | {"time_ms_median": alone.get((r["method"], r["points"]), "")} for r in read(folder / "summary.csv")]
+    PAGE.write_text(filled(PAGE.read_text(), tables(rows, folder.name)))
