@@ -1,4 +1,4 @@
-# The two commands: `make bench` and `make test`. Everything they need is installed into .venv.
+# The main commands are `make bench` and `make test`. They install what they need into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?= --methods all
@@ -7,16 +7,16 @@ ARGS ?= --methods all
 help:   ## list the targets
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*## /	/'
 
-bench: .venv/run.done  ## the main job: every method on the embedded data (ARGS="…" passes other flags)
+bench: .venv/run.done  ## run every method on the embedded data (ARGS="…" passes other flags)
 	$(BIN)/python bench.py $(ARGS)
 
-test: .venv/dev.done  ## lint, types and tests
+test: .venv/dev.done  ## run linters, type checks and tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest
 
-lint: .venv/dev.done  ## ruff and mypy alone
+lint: .venv/dev.done  ## run ruff and mypy only
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
@@ -24,7 +24,7 @@ format: .venv/dev.done  ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-performance: .venv/dev.done  ## time and memory, ours beside what one would otherwise run (half an hour)
+performance: .venv/dev.done  ## measure time and memory beside the usual alternatives (half an hour)
 	for script in harness deepgmr training adapters teaser scan_settings memory report shapes40; do $(BIN)/python -m performance.$$script || exit 1; done
 
 docs: .venv/dev.done  ## build the site into build/site
@@ -35,10 +35,10 @@ $(BIN)/python:
 	$(PYTHON) -m venv .venv
 
 .venv/run.done: requirements.txt | $(BIN)/python
-	@echo "installing the packages into .venv: about 2 GB, some minutes"
+	@echo "installing the packages into .venv: about 2 GB, a few minutes"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
-	-@$(BIN)/python -m methods.native.teaser  # builds TEASER++ now, or says why it can't be had; nothing else needs it
-	-@$(BIN)/python -m methods.native.rri  # builds the kernel of DeepGMR's features now, or says why torch computes them
+	-@$(BIN)/python -m methods.native.teaser  # builds TEASER++, or prints why it is unavailable; no other method needs it
+	-@$(BIN)/python -m methods.native.rri  # builds the kernel of DeepGMR's features, or prints why torch computes them
 	@touch $@
 
 .venv/dev.done: requirements-dev.txt requirements-cluster.txt requirements-extra.txt .venv/run.done

@@ -1,1 +1,1 @@
-"""Time and memory, ours beside what one would otherwise run. Each module is a command: `python -m performance.NAME`."""
+"""Measure time and memory, beside the usual alternative. Each module is a command: `python -m performance.NAME`."""

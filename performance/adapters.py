@@ -1,9 +1,9 @@
-"""What our adapters add to the libraries beneath them: each method beside a bare call of its library on the same clouds.
+"""Measure the overhead of the adapters: each method beside a direct call of its library on the same clouds.
 
     python -m performance.adapters [ROUNDS]
 
-Both take turns in one process; medians, and the ratio. The bare call is given what the adapter gives it: clouds at unit scale,
-the same start where the method has one, and matches where it begins with matches.
+Both alternate in one process; printed are medians and their ratio. The direct call receives what the adapter passes on:
+clouds at unit scale, the same initial pose if the method takes one, and matches if it starts from matches.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ Call = Callable[[], object]
 
 
 def bare(method: Method, name: str, problem: Problem) -> Call:
-    """The library's own calls for a method, from clouds at unit scale to the pose."""
+    """Return the direct library calls of a method, from clouds at unit scale to the pose."""
     pair = unit_pair(problem.source, problem.target)
     return BARE[name](method, pair)
 
 
 class FeatureSettings(Protocol):
-    """What FPFH features depend on: what a `FeatureMethod` has, too."""
+    """Parameters of FPFH features, as in `FeatureMethod`."""
 
     @property
     def normal_radius(self) -> float: ...
@@ -49,14 +49,14 @@ class FeatureSettings(Protocol):
 
 
 def fpfh(by: FeatureSettings, pair: UnitPair) -> tuple[list[Any], list[Any]]:
-    """Open3D's clouds with normals, and their FPFH features."""
+    """Return Open3D clouds with normals, and their FPFH features."""
     search = open3d().geometry.KDTreeSearchParamHybrid(by.feature_radius, by.feature_neighbours)
     clouds = [point_cloud(c, normals(c, by.normal_radius, by.orientation)) for c in (pair.source, pair.target)]
     return clouds, [open3d().pipelines.registration.compute_fpfh_feature(cloud, search) for cloud in clouds]
 
 
 def _matches(method: Method, pair: UnitPair) -> tuple[list[Any], NDArray[np.int32]]:
-    """Open3D's clouds with normals, and index pairs (K, 2) of its mutual FPFH matches."""
+    """Return Open3D clouds with normals, and index pairs (K, 2) of their mutual FPFH matches."""
     assert isinstance(method, FeatureMethod)
     clouds, features = fpfh(method, pair)
     return clouds, np.asarray(open3d().pipelines.registration.correspondences_from_features(*features, True, 0.0))
@@ -66,16 +66,16 @@ def _bare_fgr(method: Method, pair: UnitPair) -> Call:
     register = open3d().pipelines.registration.registration_fgr_based_on_correspondence
 
     def call() -> object:
-        clouds, found = _matches(method, pair)
-        return register(*clouds, pairs(found), method.option())
+        clouds, index_pairs = _matches(method, pair)
+        return register(*clouds, pairs(index_pairs), method.option())
 
     return call
 
 
 def _bare_teaser(method: Method, pair: UnitPair) -> Call:
     def call() -> object:
-        found = _matches(method, pair)[1][: method.limit]
-        p, q = pair.source[found[:, 0]], pair.target[found[:, 1]]
+        index_pairs = _matches(method, pair)[1][: method.limit]
+        p, q = pair.source[index_pairs[:, 0]], pair.target[index_pairs[:, 1]]
         return teaser.solve(p, q, method.noise_bound, method.clique_seconds)
 
     return call
@@ -86,8 +86,8 @@ def _bare_cpd(method: Method, pair: UnitPair) -> Call:
 
     T = pair.to_unit(np.eye(4))
     p, q = (c[np.linspace(0, len(c) - 1, method.limit).astype(int)] for c in (pair.source, pair.target))
-    said = {"w": method.outliers, "max_iterations": method.iterations, "tolerance": method.tolerance}
-    return lambda: RigidRegistration(X=q, Y=p @ T[:3, :3].T + T[:3, 3], scale=False, **said).register()
+    options = {"w": method.outliers, "max_iterations": method.iterations, "tolerance": method.tolerance}
+    return lambda: RigidRegistration(X=q, Y=p @ T[:3, :3].T + T[:3, 3], scale=False, **options).register()
 
 
 def _bare_gicp(method: Method, pair: UnitPair) -> Call:
@@ -133,21 +133,21 @@ BARE = {
 
 
 def timed(call: Call) -> float:
-    """Milliseconds of a call."""
+    """Return the milliseconds of a call."""
     start = time.perf_counter()
     call()
     return 1e3 * (time.perf_counter() - start)
 
 
 def compared(name: str, points: int, rounds: int) -> tuple[float, float, float]:
-    """Median milliseconds of the adapter and of the bare call, which take turns, and the median ratio of a round."""
+    """Return median milliseconds of the adapter and of the direct call, which alternate, and the median ratio of a round."""
     method = MethodRegistry().spec(name).build()
     problem = make_problem(
         DataRegistry.at().spec("shapes40").objects(), ProblemKey("shapes40", "noisy", points, 3, angles=(0.0, 20.0))
     )
 
     def ours() -> float:
-        method.begin(0)  # the harness's part, outside the time it takes
+        method.begin(0)  # done by the harness outside the measured time
         return timed(lambda: method.register(problem.source, problem.target))
 
     theirs = bare(method, name, problem)
@@ -159,7 +159,9 @@ def compared(name: str, points: int, rounds: int) -> tuple[float, float, float]:
 def main() -> None:
     """Print the table."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 15
-    if hasattr(os, "sched_setaffinity"):  # one processor, as in a run: some libraries start a thread for each they see
+    if hasattr(
+        os, "sched_setaffinity"
+    ):  # one processor, as in a run: some libraries start one thread per visible processor
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     print("| method | points | adapter ms | library ms | ratio |\n|---|---:|---:|---:|---:|")
     for name in BARE:

@@ -1,9 +1,10 @@
-"""Time of DeepGMR: by stage beside a plain reading of the paper, in batches, and beside the other global methods.
+"""Time DeepGMR: by stage beside a plain implementation of the paper, in batches, and beside the other global methods.
 
     python -m performance.deepgmr [ROUNDS]
 
-Ours and the plain reading (`plain_deepgmr.py`, same weights, same threads, same allocator) take turns in one process, and their
-poses are compared. The methods of the last table run as in a benchmark, each in its process, and take turns, too. Medians.
+Our implementation and the plain one (`plain_deepgmr.py`, same weights, same threads, same allocator) alternate in one
+process, and their poses are compared. The methods of the last table run as in a benchmark, each in a separate process,
+and alternate, too. Times are medians.
 """
 
 from __future__ import annotations
@@ -41,17 +42,17 @@ BATCH, BATCH_POINTS = 32, 1024
 OTHERS = ("fgr", "ransac10k+icp", "teaser", "kiss_matcher")
 PAUSE_S = 0.02
 TOLERANCE = {"int8": 2e-2, "bfloat16": 2e-3, "float32": 1e-4}
-"""How far entries of the two poses may differ on noisy clouds."""
+"""Maximum difference between entries of the two poses on noisy clouds."""
 
 
 def problems(points: int, count: int) -> list[Problem]:
-    """Noisy problems of shapes40's test split, of different categories."""
+    """Return noisy problems of shapes40's test split, of different categories."""
     keys = [ProblemKey("shapes40", "noisy", points, 41 * i) for i in range(count)]
     return [make_problem(DataRegistry.at().spec("shapes40").objects(), key) for key in keys]
 
 
 def timed(call: Callable[[], object]) -> float:
-    """Milliseconds of a call, when the threads of what was before have given up waiting for work."""
+    """Return the milliseconds of a call, after the threads of the call before have stopped waiting for work."""
     time.sleep(PAUSE_S)
     start = time.perf_counter()
     call()
@@ -59,7 +60,7 @@ def timed(call: Callable[[], object]) -> float:
 
 
 def beside_plain(ours: DeepGMR, plain: PlainDeepGMR, points: int, rounds: int, apart: float) -> dict[str, list[float]]:
-    """Milliseconds of each round: both whole, and both by stage (`plain features` …). Checks that poses are this near."""
+    """Return the milliseconds of each round: both whole, and both by stage (`plain features` …). Check that the poses agree."""
     spent: dict[str, list[float]] = {}
 
     def note(who: str, whole: float, stages: Mapping[str, float]) -> None:
@@ -80,7 +81,7 @@ def beside_plain(ours: DeepGMR, plain: PlainDeepGMR, points: int, rounds: int, a
 
 
 def stage_table(ours: DeepGMR, plain: PlainDeepGMR, precision: str, rounds: int) -> None:
-    """A row a thread count and number of points: stages of ours / of the plain reading, both whole, the ratio."""
+    """Print one row per thread count and number of points: stages of both implementations, both whole, the ratio."""
     print(f"| threads | points | {' | '.join(STAGES)} | ours ms (least) | plain ms (least) | plain / ours |")
     print(f"|---:|---:|{'---:|' * len(STAGES)}---:|---:|---:|")
     for threads in THREADS:
@@ -97,7 +98,7 @@ def stage_table(ours: DeepGMR, plain: PlainDeepGMR, precision: str, rounds: int)
 
 
 def throughput(ours: DeepGMR, rounds: int) -> None:
-    """Pairs a second of `register_batch`, and of the same pairs one after another."""
+    """Print pairs per second of `register_batch`, and of the same pairs one by one."""
     drawn = problems(BATCH_POINTS, BATCH)
     sources, targets = [p.source for p in drawn], [p.target for p in drawn]
 
@@ -118,7 +119,7 @@ def throughput(ours: DeepGMR, rounds: int) -> None:
 
 
 def products(ours: DeepGMR, rounds: int) -> None:
-    """Pairs a second of nothing but the 8-bit products of a batch's layers: what the processor allows."""
+    """Print pairs per second of the 8-bit products of a batch's layers alone: the upper bound of the processor."""
     layers = [layer for layer in ours.state["net"].backbone.modules() if isinstance(layer, QuantisedLayer)]
     if not layers:
         return
@@ -131,11 +132,11 @@ def products(ours: DeepGMR, rounds: int) -> None:
     for threads in THREADS:
         torch.set_num_threads(threads)
         ms = [timed(lambda: thread_map(cloud, range(2 * BATCH))) for _ in range(rounds + 1)][1:]
-        print(f"{threads} threads: {1e3 * BATCH / np.median(ms):.0f} pairs/s if there were nothing but the products")
+        print(f"{threads} threads: {1e3 * BATCH / np.median(ms):.0f} pairs/s with the products alone")
 
 
 def beside_others(rounds: int, threads: int) -> None:
-    """Median ms of every global method at every number of points, and how many times as long as DeepGMR it takes."""
+    """Print the median ms of every global method at every number of points, and its ratio to DeepGMR's."""
     offered = MethodRegistry().entries
     methods = ["deepgmr", *(m for m in OTHERS if not (set(m.split("+")) - offered.keys()))]
     methods = [m for m in methods if not any(offered[part].unavailable() for part in m.split("+"))]
@@ -146,7 +147,7 @@ def beside_others(rounds: int, threads: int) -> None:
     print(f"\n| points ({threads} threads) | {' | '.join(methods)} |\n|---:|{'---:|' * len(methods)}")
     for points in POINTS:
         drawn = problems(points, rounds + 1)
-        rows = [[child.register(p.source, p.target, 0)["time_ms"] for child in children] for p in drawn][1:]
+        rows = [[child.register(p.source, p.target, 0).time_ms for child in children] for p in drawn][1:]
         middle = np.median(rows, axis=0)
         times = " | ".join(f"{ms:.1f} ({ms / middle[0]:.1f} x)" for ms in middle[1:])
         print(f"| {points} | {middle[0]:.1f} | {times} |", flush=True)
@@ -173,7 +174,7 @@ def main(rounds: int) -> None:
 
 
 def look() -> None:
-    """Say how busy the machine is, and how long the same work takes on it."""
+    """Print the load of the machine and the time of a fixed computation."""
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, sentinel {sentinel_ms():.2f} ms\n")
 
 

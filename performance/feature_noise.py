@@ -1,9 +1,10 @@
-"""Where DeepGMR's error on noisy clouds comes from: noise in the features, or noise in the points its mixtures are of.
+"""Separate the causes of DeepGMR's error on noisy clouds: noise in the features, or noise in the points of the mixtures.
 
     python -m performance.feature_noise [PROBLEMS [DATASET FOLDER]]
 
-Both clouds of clean problems are given noise as in `noisy`. The network's assignments are then taken of noisy or of clean
-clouds, and the mixtures of noisy or of clean points: the order of the points is the same. Mean and median RMSE, in float32.
+Noise as in `noisy` is added to both clouds of clean problems. The network's assignments are then computed from noisy or
+clean clouds, and the mixtures from noisy or clean points; the order of the points is the same. Mean and median RMSE, in
+float32.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ POINTS = 1024
 
 
 def clouds(problem: Problem, index: int) -> dict[bool, list[torch.Tensor]]:
-    """Source and target (1, N, 3) float32 of a clean problem, with noise and without."""
+    """Return source and target (1, N, 3) float32 of a clean problem, with and without noise."""
     noisy, draws = condition("noisy"), rng("feature noise", index)
     clean = [problem.source, problem.target]
     both = {True: [noisy.disturb(cloud.copy(), draws) for cloud in clean], False: clean}
@@ -37,8 +38,8 @@ def clouds(problem: Problem, index: int) -> dict[bool, list[torch.Tensor]]:
 
 
 def errors(method: DeepGMR, drawn: list[Problem]) -> dict[str, NDArray[np.float64]]:
-    """RMSE of each case on the same problems."""
-    net, found = method.state["net"], {case: np.empty(len(drawn)) for case in CASES}
+    """Return the RMSE of each case on the same problems."""
+    net, rmse_of_case = method.state["net"], {case: np.empty(len(drawn)) for case in CASES}
     for i, problem in enumerate(drawn):
         pairs = clouds(problem, i)
         with torch.inference_mode():
@@ -46,12 +47,12 @@ def errors(method: DeepGMR, drawn: list[Problem]) -> dict[str, NDArray[np.float6
             for case, (features, points) in CASES.items():
                 mixtures = [mixture(g, c.double()) for g, c in zip(gamma[features], pairs[points], strict=True)]
                 T = align(*mixtures, net.config.centring)[0].numpy()
-                found[case][i] = rmse(T, problem.T_target_source, problem.evaluation_points)
-    return found
+                rmse_of_case[case][i] = rmse(T, problem.T_target_source, problem.evaluation_points)
+    return rmse_of_case
 
 
 def main(count: int = 150, dataset: str = "shapes40", data: str | None = None) -> None:
-    """Print a row a method."""
+    """Print one row per method."""
     source = DataRegistry.at(data).spec(dataset).objects()
     drawn = [make_problem(source, ProblemKey(dataset, "clean", POINTS, i)) for i in range(count)]
     print(f"| method | {' | '.join(CASES)} |\n|---|{'---|' * len(CASES)}")

@@ -1,12 +1,12 @@
-"""What the harness itself costs, each with its bar.
+"""Measure the overhead of the harness; each part has a limit.
 
     python -m performance.harness [start] [call] [recording] [dummy] [quick]
 
-Without a name, all. `start`: what `--help` and `list` take. `call`: what a call of a null method takes from two clouds to a
-reply beyond the method's own time. `recording`: time to record each of a million outcomes, time until a resumed run knows what
-is done, memory of the process that does. `dummy`, `quick`: how much of a run's wall time on two processes is work of its methods,
-for a method that sleeps 20 ms and for the quick preset (minutes), and what the rest is. Times are of the wall; those of the
-processor stand beside them, since others may use the machine too.
+Without a name, all parts run. `start`: time of `--help` and `list`. `call`: time of a call of a null method from two
+clouds to a reply, beyond the method's time. `recording`: time to store each of a million outcomes, time until a resumed
+run knows what is done, and memory of that process. `dummy`, `quick`: share of a run's wall time on two processes that
+is work of its methods, for a method that sleeps 20 ms and for the quick preset (minutes), and where the rest goes.
+Times are wall times; processor times are printed beside them, because other processes may use the machine.
 """
 
 from __future__ import annotations
@@ -42,15 +42,17 @@ DUMMY = (
 
 
 def start(times: int = 7) -> None:
-    """Print the median wall time and the least processor time of the two commands that everybody begins with."""
-    for asked, bar in (("--help", 0.2), ("list", 1.0)):
+    """Print the median wall time and the minimum processor time of the two most frequent commands."""
+    for arguments, bar in (("--help", 0.2), ("list", 1.0)):
         wall, busy = [], []
         for _ in range(times):
             begun, before = time.perf_counter(), os.times()
-            subprocess.run([sys.executable, str(ROOT / "bench.py"), asked], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run([sys.executable, str(ROOT / "bench.py"), arguments], check=True, stdout=subprocess.DEVNULL)
             wall.append(time.perf_counter() - begun)
             busy.append(sum(os.times()[2:4]) - sum(before[2:4]))
-        print(f"start: {asked} takes {np.median(wall):.2f} s, {min(busy):.2f} s of processor time (bar {bar:g} s)")
+        print(
+            f"start: {arguments} takes {np.median(wall):.2f} s, {min(busy):.2f} s of processor time (limit {bar:g} s)"
+        )
 
 
 def call(points: int = 1024, calls: int = 500) -> None:
@@ -68,17 +70,17 @@ def call(points: int = 1024, calls: int = 500) -> None:
     for seed in range(calls):
         start = time.perf_counter()
         reply = child.register(cloud, cloud, seed)
-        spent.append(1e3 * (time.perf_counter() - start) - reply["time_ms"])
+        spent.append(1e3 * (time.perf_counter() - start) - reply.time_ms)
     busy = 1e3 * (processor() - busy) / calls
     child.close()
     print(
         f"call: {np.median(spent):.3f} ms beyond the method's own time, at {points} points; the fastest of "
-        f"{calls} {min(spent):.3f} ms; {busy:.3f} ms of processor time in both processes (bar 1 ms)"
+        f"{calls} {min(spent):.3f} ms; {busy:.3f} ms of processor time in both processes (limit 1 ms)"
     )
 
 
 def recording(outcomes: int = 1_000_000) -> None:
-    """Print what a record of a million outcomes takes to write, and to resume from."""
+    """Print the time to write and to resume a results database of a million outcomes."""
     with tempfile.TemporaryDirectory() as place:
         path, pose = Path(place) / "record.sqlite", np.eye(4)
         record = ResultsDatabase(path)
@@ -94,57 +96,57 @@ def recording(outcomes: int = 1_000_000) -> None:
         ledger.commit("")
         each, busy = 1e6 * (time.perf_counter() - start) / outcomes, 1e6 * (time.process_time() - busy) / outcomes
         record.close()
-        print(f"recording: {each:.1f} µs an outcome over {outcomes}; {busy:.1f} µs of processor time (bar 50 µs)")
-        asked = [sys.executable, "-m", "performance.harness", "--resume", str(path)]
-        print(subprocess.run(asked, check=True, capture_output=True, text=True, cwd=ROOT).stdout.strip())
+        print(f"recording: {each:.1f} µs per outcome over {outcomes}; {busy:.1f} µs of processor time (limit 50 µs)")
+        arguments = [sys.executable, "-m", "performance.harness", "--resume", str(path)]
+        print(subprocess.run(arguments, check=True, capture_output=True, text=True, cwd=ROOT).stdout.strip())
 
 
 def resume(path: Path) -> None:
-    """Print what the driver of a resumed run takes until it knows what is done."""
+    """Print the time until the driver of a resumed run knows what is done."""
     start, busy = time.perf_counter(), time.process_time()
     done = ResultsDatabase(path).finished_keys("accuracy")
     wall, busy = time.perf_counter() - start, time.process_time() - busy
     memory = psutil.Process().memory_info().rss / 1e6
     print(
-        f"resume: {len(done)} outcomes known after {wall:.2f} s, {busy:.2f} s of processor time (bar 5 s); "
-        f"the process holds {memory:.0f} MB (bar 500 MB)"
+        f"resume: {len(done)} outcomes known after {wall:.2f} s, {busy:.2f} s of processor time (limit 5 s); "
+        f"the process holds {memory:.0f} MB (limit 500 MB)"
     )
 
 
-def efficiency(name: str, asked: str) -> None:
-    """Print the seconds of methods over the wall seconds of a whole run times its jobs, and what the rest is."""
+def efficiency(name: str, arguments: str) -> None:
+    """Print the methods' seconds divided by a run's wall seconds times its jobs, and where the rest goes."""
     with tempfile.TemporaryDirectory() as place:
-        command = [sys.executable, str(ROOT / "bench.py"), *asked.split(), "--jobs", str(JOBS), "--out", "e"]
+        command = [sys.executable, str(ROOT / "bench.py"), *arguments.split(), "--jobs", str(JOBS), "--out", "e"]
         start = time.perf_counter()
         with subprocess.Popen(command, cwd=place, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
-            said = [(time.perf_counter() - start, line) for line in process.stdout]
+            printed = [(time.perf_counter() - start, line) for line in process.stdout]
         wall = time.perf_counter() - start
         with sqlite3.connect(Path(place) / "results" / "e" / "record.sqlite") as db:
             work = dict(db.execute("SELECT phase, SUM(time_ms) / 1e3 FROM outcomes GROUP BY phase"))
             warm = db.execute("SELECT value FROM meta WHERE key = 'warm_up_s'").fetchone()
             work["warm-up"] = float(warm[0]) if warm else 0.0
     ends = {
-        found[1]: (when, int(found[2]))
-        for when, line in said
-        if (found := re.match(r"(problems|setting up|registering|timing): \d+ of \d+ in (\d+) s", line))
+        match[1]: (when, int(match[2]))
+        for when, line in printed
+        if (match := re.match(r"(problems|setting up|registering|timing): \d+ of \d+ in (\d+) s", line))
     }
     solved = work.get("accuracy", 0.0)
     total, solved_at = sum(work.values()), max((when for when, _ in ends.values()), default=wall)
     print(
-        f"efficiency, {name}: {total / (solved_at * JOBS):.2f} of {JOBS} x {solved_at:.0f} s, start-up included, are work of "
-        f"methods (bar 0.9); {total / (wall * JOBS):.2f} of {JOBS} x {wall:.0f} s with CSVs, plots and report"
+        f"efficiency, {name}: {total / (solved_at * JOBS):.2f} of {JOBS} x {solved_at:.0f} s, including start-up, are work of "
+        f"methods (limit 0.9); {total / (wall * JOBS):.2f} of {JOBS} x {wall:.0f} s with CSVs, figures and report"
     )
     if "registering" in ends:
         when, took = ends["registering"]
         timed_at, alone = ends.get("timing", (when, 0))
         warming = timed_at - alone - when
         print(
-            f"  before: {when - took:.0f} s (imports, drawing problems, setting every method up once)\n"
-            f"  registering: {took} s x {JOBS}, {solved:.0f} s of them work of methods: {solved / (took * JOBS or 1):.2f}\n"
-            f"  starting for timing, and warming up: {warming:.0f} s x {JOBS}, {work['warm-up']:.0f} s of them work of methods\n"
-            f"  timing: {alone} s on one process by design, {total - solved - work['warm-up']:.0f} s of them work of methods\n"
-            f"  after: {wall - timed_at:.0f} s (CSVs, plots, report)"
+            f"  before: {when - took:.0f} s (imports, generating problems, setting up every method once)\n"
+            f"  registering: {took} s x {JOBS}, {solved:.0f} s of them work: {solved / (took * JOBS or 1):.2f}\n"
+            f"  starting and warming up for timing: {warming:.0f} s x {JOBS}, {work['warm-up']:.0f} s of them work\n"
+            f"  timing: {alone} s on one process by design, {total - solved - work['warm-up']:.0f} s of them work\n"
+            f"  after: {wall - timed_at:.0f} s (CSVs, figures, report)"
         )
 
 

@@ -1,9 +1,10 @@
-"""Kill runs at random moments and resume them: the trials must equal those of a run nobody touched.
+"""Kill runs at random moments and resume them: the trials must equal those of an uninterrupted run.
 
     python -m performance.kills [TIMES]
 
-Each time the driver, one of its workers, or the method's process is killed with SIGKILL after a random while, then the same
-command is given until it ends. Prints how many of the final `trials.csv` equal the untouched one in all but time and memory.
+Each time the driver, one of its workers, or the method's process is killed with SIGKILL after a random delay; then the
+same command is repeated until it succeeds. Print how many of the final `trials.csv` equal the uninterrupted one except
+for time and memory.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ PLUGINS = ROOT / "tests" / "bench" / "plugins"
 WITHOUT_REPORT = (
     "import sys, bench.cli.main, bench.report; bench.report.begin_report = lambda *_: list; sys.exit(bench.cli.main())"
 )
-"""The command line as it is, but for the plots and the page, which take longer than all the rest."""
+"""The normal command line without figures and HTML page, which take longer than everything else."""
 ASKED = "--methods lottery slow[seconds=0.02] --datasets blobs --conditions noisy --points 60 --problems 60"
 TIMES = ["time_ms", "peak_mb"]
 COMMAND = [sys.executable, "-c", WITHOUT_REPORT, *ASKED.split(), "--timing-rounds", "0", "--plugins", str(PLUGINS)]
 
 
 def start(folder: Path, name: str) -> subprocess.Popen[bytes]:
-    """The run as a user would start it, on two processes."""
+    """Start the run as a user would, on two processes."""
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     return subprocess.Popen([*COMMAND, "--jobs", "2", "--out", name], cwd=folder, env=env, **quiet)
@@ -53,13 +54,13 @@ def strike(process: subprocess.Popen[bytes], whom: str) -> None:
 
 
 def trials(folder: Path, name: str) -> str:
-    """The trials of a run without what may differ."""
+    """Return the trials of a run without the columns that may differ."""
     table = pd.read_csv(folder / "results" / name / "trials.csv").drop(columns=TIMES)
     return table.to_csv(index=False)
 
 
 def main(times: int) -> None:
-    """Print the count of equal ones, and every difference."""
+    """Print the number of equal results, and every difference."""
     random.seed(0)
     equal = struck = 0
     with tempfile.TemporaryDirectory() as place:
@@ -80,7 +81,7 @@ def main(times: int) -> None:
             equal += same
             each = (time.monotonic() - begun) / (number + 2)
             print(f"{number + 1:4} {whom:7} {'equal' if same else 'DIFFERENT'}  {each:.1f} s each", flush=True)
-    print(f"{equal} of {times} equal; {struck} were struck while they ran; an untouched run takes {span:.1f} s")
+    print(f"{equal} of {times} equal; {struck} were killed while running; an uninterrupted run takes {span:.1f} s")
 
 
 if __name__ == "__main__":

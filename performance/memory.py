@@ -1,9 +1,9 @@
-"""Memory of methods against the number of points: growth of a process over its idle state, and the exponent of that growth.
+"""Measure the memory of methods against the number of points: growth over the idle process, and the exponent of that growth.
 
     python -m performance.memory [METHOD …]
 
-Each method runs in a process of its own on noisy pairs of 4 096 to 65 536 points, 25 minutes a call at most: matching descriptors
-takes its time. An exponent of 1 is linear growth.
+Each method runs in a separate process on noisy pairs of 4 096 to 65 536 points, with at most 25 minutes per call,
+because matching descriptors is slow. An exponent of 1 is linear growth.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ LIMITS = Limits(1500, 16)
 
 
 def growth_mb(method: str) -> list[float]:
-    """Megabytes at each point count (NaN where there was no call), the highest of the process so far."""
-    found = []
+    """Return the megabytes at each point count (NaN without a call), the maximum of the process so far."""
+    megabytes = []
     with_data = DataRegistry.at().spec("shapes40").objects()
     child = MethodProcess(MethodSetup(MethodRegistry().spec(method), "shapes40"), LIMITS)
     try:
         for points in POINTS:
             problem = make_problem(with_data, ProblemKey("shapes40", "noisy", points, 3))
             reply = child.register(problem.source, problem.target, 0)
-            found.append(float(reply.get("peak_mb", np.nan)))
+            megabytes.append(reply.peak_mb)
     finally:
         child.close()
-    return found
+    return megabytes
 
 
 def exponent(mb: list[float]) -> float:
-    """The slope of log memory against log points over the last doubling: before, reserves of the allocator count."""
+    """Return the slope of log memory against log points over the last doubling; before, the allocator's reserves dominate."""
     (few, n), (many, m) = zip(mb[-2:], POINTS[-2:], strict=True)
     return float(np.log(many / few) / np.log(m / n)) if few > 0 and many > 0 else float("nan")
 

@@ -1,7 +1,8 @@
-"""DeepGMR as the paper describes it, in vectorised float32 torch without a second thought: what ours is measured against.
+"""Implement DeepGMR directly as the paper describes it, in vectorised float32 torch, as the reference for comparisons.
 
-Features over a full distance matrix, every gap as the least of the angles to all other neighbours, 1 x 1 convolutions on
-concat(local, global), batch norms on their own, one cloud after the other. It takes the weights of ours and must give its pose.
+Features use a full distance matrix and compute every gap as the minimum of the angles to all other neighbours; 1 x 1
+convolutions run on concat(local, global), batch norms are separate, clouds are processed one by one. It uses our
+weights and must return our pose.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ TINY = 1e-6
 
 
 class PlainDeepGMR:
-    """A ready network; `register` is timed by stage in `stages`, seconds, summed over calls."""
+    """A network with loaded weights. `stages` sums the seconds of each stage of `register` over calls."""
 
     def __init__(self, file: Path, k: int = 20) -> None:
         self.k, self.stages = k, dict.fromkeys(("features", "network", "solve"), 0.0)
@@ -35,7 +36,7 @@ class PlainDeepGMR:
         self.local.eval()
 
     def register(self, source: NDArray[np.float32], target: NDArray[np.float32]) -> NDArray[np.float32]:
-        """T_target_source (4, 4) of unit-sized clouds (N, 3) and (M, 3)."""
+        """Return T_target_source (4, 4) of clouds (N, 3) and (M, 3) of unit size."""
         start = time.perf_counter()
         with torch.inference_mode():
             clouds = [torch.from_numpy(cloud) for cloud in (source, target)]
@@ -49,14 +50,14 @@ class PlainDeepGMR:
         return T
 
     def assign(self, features: Tensor) -> Tensor:
-        """Gamma (N, J) of features (N, 4k)."""
+        """Compute gamma (N, J) from features (N, 4k)."""
         local = self.local(features.T[None])
         whole = local.max(dim=2, keepdim=True).values.expand_as(local)
         return self.head(torch.cat([local, whole], dim=1))[0].T.softmax(dim=1)
 
 
 def layer(w: dict[str, Tensor], name: str) -> nn.Sequential:
-    """Convolution, batch norm and ReLU with the weights of our layer of that name."""
+    """Return convolution, batch norm and ReLU with the weights of our layer of that name."""
     weight = torch.cat([w[n] for n in (f"{name}.linear.weight", f"{name}.context.weight") if n in w], dim=1)
     convolution = nn.Conv1d(weight.shape[1], weight.shape[0], 1, bias=False)
     convolution.load_state_dict({"weight": weight[..., None]})
@@ -66,7 +67,7 @@ def layer(w: dict[str, Tensor], name: str) -> nn.Sequential:
 
 
 def rri(p: Tensor, k: int) -> Tensor:
-    """Features (N, 4k) of a centred cloud (N, 3)."""
+    """Compute features (N, 4k) of a centred cloud (N, 3)."""
     index = torch.cdist(p, p, compute_mode="donot_use_mm_for_euclid_dist").topk(k + 1, largest=False).indices[:, 1:]
     q = p[index]
     radius, far = p.norm(dim=1, keepdim=True), q.norm(dim=2)
@@ -77,13 +78,15 @@ def rri(p: Tensor, k: int) -> Tensor:
     first = nn.functional.normalize(flat[:, 0], dim=1)
     second = torch.linalg.cross(normal, first)
     azimuth = torch.atan2((flat * second[:, None]).sum(dim=2), (flat * first[:, None]).sum(dim=2))
-    turn = (azimuth[:, None] - azimuth[:, :, None]).remainder(2 * math.pi)  # from each neighbour (rows) to each other
+    turn = (azimuth[:, None] - azimuth[:, :, None]).remainder(
+        2 * math.pi
+    )  # from each neighbour (rows) to every other one
     turn[:, range(k), range(k)] = 2 * math.pi
     return torch.cat([radius.expand_as(far), far, torch.atan2(across, along), turn.amin(dim=2)], dim=1)
 
 
 def mixture(gamma: Tensor, p: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Weights (J,), means (J, 3) and isotropic variances (J,) of assignments (N, J) of points (N, 3)."""
+    """Compute weights (J,), means (J, 3) and isotropic variances (J,) from assignments (N, J) of points (N, 3)."""
     mass = gamma.sum(dim=0)
     mean = gamma.T @ p / mass[:, None]
     apart = (p[:, None] - mean).square().sum(dim=2)
@@ -91,7 +94,7 @@ def mixture(gamma: Tensor, p: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def align(source: tuple[Tensor, Tensor, Tensor], target: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-    """The pose (4, 4) that brings the source's means onto the target's, weighted by the source's weights over variances."""
+    """Compute the pose (4, 4) that maps the source's means onto the target's, weighted by the source's weights over variances."""
     weight = source[0] / target[2]
     weight = weight / weight.sum()
     centre_s, centre_t = weight @ source[1], weight @ target[1]

@@ -1,6 +1,6 @@
-"""Time and memory of a report on a made-up record: `python -m performance.report [outcomes] [folder]`.
+"""Measure time and memory of a report on a synthetic run: `python -m performance.report [outcomes] [folder]`.
 
-The record has 12 methods, 4 conditions and as many problems as that gives, of 40 categories; it is kept for another try.
+The run has 12 methods, 4 conditions and the resulting number of problems, of 40 categories; it is kept for repetitions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CHUNK = 10_000
 
 
 def poses(rng: np.random.Generator, n: int, angle: np.ndarray, length: float) -> np.ndarray:
-    """Rigid matrices (n, 4, 4) of rotations by `angle` (n,) radians and translations of about `length`."""
+    """Return rigid matrices (n, 4, 4) of rotations by `angle` (n,) radians and translations of about `length`."""
     axis = rng.normal(size=(n, 3))
     T = np.tile(np.eye(4), (n, 1, 1))
     T[:, :3, :3] = Rotation.from_rotvec(axis / np.linalg.norm(axis, axis=1)[:, None] * angle[:, None]).as_matrix()
@@ -37,7 +37,7 @@ def poses(rng: np.random.Generator, n: int, angle: np.ndarray, length: float) ->
 
 
 def fill(db: sqlite3.Connection, condition: str, start: int, n: int, rng: np.random.Generator) -> None:
-    """Problems of a condition from number `start`, and an outcome of every method on each."""
+    """Store problems of a condition from number `start`, and an outcome of every method on each."""
     ids = [f"made_up/{condition}/1024/{i:06d}" for i in range(start, start + n)]
     angle = rng.uniform(0, np.pi, n)
     truth = poses(rng, n, angle, 0.2)
@@ -69,7 +69,7 @@ def fill(db: sqlite3.Connection, condition: str, start: int, n: int, rng: np.ran
 
 
 def time_alone(db: sqlite3.Connection) -> None:
-    """As a run does after its problems: every method timed alone, here on the first problems of the first condition."""
+    """Store timing outcomes as a run does after its problems, here of the first problems of the first condition."""
     rows = db.execute("SELECT problem FROM problems WHERE condition = ? LIMIT 12", (CONDITIONS[0],)).fetchall()
     columns = "method, problem, repeat, kind, dataset, condition, points, seed, status, pose, time_ms, peak_mb, device, threads"
     db.executemany(
@@ -80,7 +80,7 @@ def time_alone(db: sqlite3.Connection) -> None:
 
 
 def make(folder: Path, outcomes: int) -> None:
-    """Write a record of about so many outcomes."""
+    """Write a results database of about that many outcomes."""
     record = ResultsDatabase(folder / "record.sqlite")
     rng = np.random.default_rng(0)
     each = outcomes // len(METHODS) // len(CONDITIONS)
@@ -93,7 +93,7 @@ def make(folder: Path, outcomes: int) -> None:
     config = {"angle_bins": [0, 30, 60, 90, 120, 150, 180], "threshold": 0.2, "seed": 0, "sampler": "axis_angle"}
     sets = {f"made_up/{c}/1024": "0" * 64 for c in CONDITIONS}
     methods = {m: {"kind": k, "doc": "Made up.", "variant": {}} for m, k in METHODS.items()}
-    said = {
+    facts = {
         "command": "made up",
         "config": config,
         "problem_sets": sets,
@@ -101,22 +101,22 @@ def make(folder: Path, outcomes: int) -> None:
         "unavailable": {},
         "notes": [],
     }
-    record.put("run", said | {"environment": {}})
+    record.put("run", facts | {"environment": {}})
     record.close()
 
 
 def main(outcomes: int, folder: Path) -> None:
-    """Print seconds, CPU seconds and the most memory of this process and of the largest helper process."""
+    """Print seconds, CPU seconds and the peak memory of this process and of the largest helper process."""
     run = folder / f"run{outcomes}"
     if not (run / "record.sqlite").is_file():
         make(run, outcomes)
     start, made = time.monotonic(), time.process_time()
     command.write(command.ReportRequest([run], folder / "reports", Catalog.of(folder)), Console(width=100))
     spent = time.monotonic() - start
-    get_reusable_executor().shutdown(wait=True)  # a helper is counted when it has ended
+    get_reusable_executor().shutdown(wait=True)  # resource usage of a helper is counted after it has ended
     for who, name, before in ((resource.RUSAGE_SELF, "this process", made), (resource.RUSAGE_CHILDREN, "helpers", 0.0)):
         used = resource.getrusage(who)
-        print(f"{name}: {used.ru_utime + used.ru_stime - before:.1f} s of CPU, at most {used.ru_maxrss / 1e6:.2f} GB")
+        print(f"{name}: {used.ru_utime + used.ru_stime - before:.1f} s of CPU, peak {used.ru_maxrss / 1e6:.2f} GB")
     page = folder / "reports" / run.name / "report.html"
     print(f"report of {outcomes} outcomes: {spent:.1f} s; page {page.stat().st_size / 1e6:.1f} MB")
 

@@ -1,11 +1,11 @@
-"""What FGR and RANSAC are worth as they were set up for scans in 2020, and what each step from there gives on objects.
+"""Evaluate FGR and RANSAC with the settings for scans of 2020, and the gain of each step from there on objects.
 
     python -m performance.scan_settings [PROBLEMS [DATASET [DATA]]]
 
-Recall and mean RMSE of Open3D's own FGR, and of its RANSAC with 10 000 iterations and our ICP after it, by condition. The first
-row has the proportions of Open3D's tutorial, of its voxel of 0.05: normals of 0.1 that nothing orients, and features of 0.25. For
-RANSAC it draws quadruples of one-way matches, as Open3D did up to version 0.11: its default was 4, and it had no mutual filter.
-Every row changes one thing more, until normals and neighbourhoods are ours.
+Recall and mean RMSE per condition of Open3D's FGR, and of its RANSAC with 10 000 iterations followed by our ICP. The
+first row has the proportions of Open3D's tutorial, with its voxel of 0.05: unoriented normals of 0.1, and features of
+0.25. For RANSAC it draws quadruples of one-way matches, as Open3D did up to version 0.11: its default was 4, and it had
+no mutual filter. Each row changes one more setting, until normals and neighbourhoods are ours.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ VOXEL, ITERATIONS, CONFIDENCE, EDGES = 0.05, 10_000, 0.999, 0.9
 
 @dataclass(frozen=True)
 class Settings:
-    """What is varied; lengths are fractions of the pair's scale."""
+    """The settings that are varied; lengths are fractions of the pair's scale."""
 
     normal_radius: float = 2 * VOXEL
     feature_radius: float = 5 * VOXEL
@@ -44,7 +44,7 @@ class Settings:
 
 
 def ladder() -> Iterator[tuple[str, Settings]]:
-    """From the tutorial's settings to our features, a step at a time, each with its name."""
+    """Yield the settings from the tutorial's to ours, one step at a time, each with its name."""
     now = Settings()
     yield "as for scans", now
     for name, change in (
@@ -58,34 +58,34 @@ def ladder() -> Iterator[tuple[str, Settings]]:
 
 
 def fgr(pair: UnitPair, s: Settings) -> Any:
-    """Open3D's FGR on features."""
+    """Run Open3D's FGR on features."""
     reg = open3d().pipelines.registration
-    clouds, found = fpfh(s, pair)
+    clouds, features = fpfh(s, pair)
     option = reg.FastGlobalRegistrationOption(maximum_correspondence_distance=VOXEL / 2)
-    return reg.registration_fgr_based_on_feature_matching(*clouds, *found, option).transformation
+    return reg.registration_fgr_based_on_feature_matching(*clouds, *features, option).transformation
 
 
 def ransac(pair: UnitPair, s: Settings) -> Any:
-    """Open3D's RANSAC on features."""
+    """Run Open3D's RANSAC on features."""
     reg, distance = open3d().pipelines.registration, 1.5 * VOXEL
-    clouds, found = fpfh(s, pair)
+    clouds, features = fpfh(s, pair)
     checks = [reg.CorrespondenceCheckerBasedOnEdgeLength(EDGES), reg.CorrespondenceCheckerBasedOnDistance(distance)]
     rest = reg.TransformationEstimationPointToPoint(False), s.sample, checks
     stop = reg.RANSACConvergenceCriteria(ITERATIONS, CONFIDENCE)
     return reg.registration_ransac_based_on_feature_matching(
-        *clouds, *found, s.mutual, distance, *rest, stop
+        *clouds, *features, s.mutual, distance, *rest, stop
     ).transformation
 
 
 def refined(problem: Problem, T: Pose) -> Pose:
-    """Our ICP from a pose."""
+    """Refine a pose by our ICP."""
     icp = MethodRegistry().spec("icp").build()
     icp.begin(0)
     return icp.register(problem.source, problem.target, T)  # type: ignore[call-arg]
 
 
 def error(problem: Problem, solver: Callable[[UnitPair, Settings], Any], s: Settings) -> float:
-    """RMSE of a solver's pose, or of no motion where it has none."""
+    """Return the RMSE of a solver's pose, or of no motion if it has none."""
     pair = unit_pair(problem.source, problem.target)
     open3d().utility.random.seed(problem.key.index)
     try:
@@ -104,7 +104,7 @@ def main(problems: int = 40, dataset: str = "shapes40", data: str | None = None)
     for name, solver in (("FGR", fgr), ("RANSAC10K+ICP", ransac)):
         for step, s in ladder():
             if solver is fgr and step in ("+ triples", "+ mutual matches"):
-                continue  # it matches and tests triples in its own way
+                continue  # FGR matches and tests triples itself
             cells = []
             for some in drawn.values():
                 errors = np.array([error(p, solver, s) for p in some])

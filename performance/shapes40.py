@@ -1,4 +1,4 @@
-"""Speed of the embedded data set on one core: `python -m performance.shapes40 [shapes of each category]`."""
+"""Measure the speed of the embedded data set on one core: `python -m performance.shapes40 [shapes of each category]`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from datasets.shapes40 import Shapes40
 
 
 def seconds_per_shape(data: Shapes40, label: int, count: int) -> float:
-    """CPU seconds of this process to build one shape of a category and draw 1024 points from it, mean over `count`."""
+    """Return the CPU seconds to build one shape of a category and sample 1024 points, the mean over `count` shapes."""
     rng = np.random.default_rng(0)
     start = time.process_time()
     for number in range(count):
@@ -20,7 +20,7 @@ def seconds_per_shape(data: Shapes40, label: int, count: int) -> float:
 
 
 def main(count: int) -> None:
-    """Prints milliseconds a shape of each category, and shapes a second over all categories."""
+    """Print milliseconds per shape of each category, and shapes per second over all categories."""
     data = Shapes40()
     seconds_per_shape(data, 0, 20)
     spent = [seconds_per_shape(data, label, count) for label in range(len(data.categories))]
@@ -28,7 +28,7 @@ def main(count: int) -> None:
         print(f"{name:12s} {1e3 * seconds:6.2f} ms")
     rate = len(spent) / sum(spent)
     print(
-        f"{rate:.0f} shapes a second on one core with a sample of 1024 points each, mean over {len(spent)} categories"
+        f"{rate:.0f} shapes per second on one core, including a sample of 1024 points each, mean over {len(spent)} categories"
     )
 
 

@@ -1,6 +1,6 @@
-"""How often the estimate of symmetry is right where the truth is known, with [shapes of each category] and [points].
+"""Count how often the estimated symmetry is correct, where the ground truth is known.
 
-`python -m performance.symmetry_estimate 3 1024`
+`python -m performance.symmetry_estimate 3 1024`: the number of shapes of each category and the number of points.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from datasets.symmetry_estimate import estimate
 
 Array = NDArray[np.float64]
 FIRST = 20
-"""The test shapes before this number of a category were looked at when the limits were chosen."""
+"""Test shapes of a category below this number were inspected when the limits were chosen."""
 TOLERANCE_DEG = 8.0
-VERDICTS = ("right", "smaller", "greater", "other")
+VERDICTS = ("correct", "smaller", "larger", "other")
 
 
 def main(count: int, points: int) -> None:
-    """Prints what is wrong, and a table: how many estimates are the true group, a subgroup, a supergroup, neither."""
+    """Print the wrong estimates, and a table: how many are the true group, a subgroup, a supergroup, or neither."""
     data = Shapes40()
     table: dict[str, Counter[str]] = {}
     spent: list[float] = []
@@ -33,19 +33,19 @@ def main(count: int, points: int) -> None:
         shape = data.shape("test", index)
         cloud = shape.samples(points, 1, rng("symmetry estimate", index, points))[0]
         start = time.process_time()
-        found = estimate(cloud)
+        estimated = estimate(cloud)
         spent.append(time.process_time() - start)
         assert shape.symmetry is not None
-        judged = verdict(shape.symmetry, found.name, found.frame[:3, :3])
-        table.setdefault(kind(shape.symmetry), Counter())[judged] += 1
-        if judged != "right":
-            print(f"{shape.name}: {shape.symmetry}, estimated {found.name}")
+        result = verdict(shape.symmetry, estimated.name, estimated.frame[:3, :3])
+        table.setdefault(kind(shape.symmetry), Counter())[result] += 1
+        if result != "correct":
+            print(f"{shape.name}: {shape.symmetry}, estimated {estimated.name}")
     print_table(table)
-    print(f"{1e3 * np.median(spent):.0f} ms of CPU a shape (median), {1e3 * max(spent):.0f} at most")
+    print(f"{1e3 * np.median(spent):.0f} ms of CPU per shape (median), {1e3 * max(spent):.0f} at most")
 
 
 def print_table(table: dict[str, Counter[str]]) -> None:
-    """One line a class, and one of all."""
+    """Print one line per class, and one for all."""
     print(f"| true group | shapes | {' | '.join(VERDICTS)} |")
     print(f"|---{'|---:' * (1 + len(VERDICTS))}|")
     for name, counts in [*sorted(table.items()), ("all", sum(table.values(), Counter()))]:
@@ -53,28 +53,30 @@ def print_table(table: dict[str, Counter[str]]) -> None:
 
 
 def kind(symmetry: str) -> str:
-    """C1, C2, Cn (2 < n < inf), Cinf, Dn (n may be inf) or O."""
+    """Return the class of a group: C1, C2, Cn (2 < n < inf), Cinf, Dn (n may be inf) or O."""
     name = symmetry.rstrip("xyz")
     return name if name in ("C1", "C2", "Cinf", "O") else f"{name[0]}n"
 
 
-def verdict(true: str, found: str, frame: Array) -> str:
-    """Whether the estimated group is the true one, a subgroup, a supergroup or neither; axes count, within a tolerance."""
-    a, b = elements(true), frame @ elements(found) @ frame.T
+def verdict(true: str, estimated: str, frame: Array) -> str:
+    """Compare the estimated group, axes included, with the true one: equal, a subgroup, a supergroup or neither."""
+    a, b = elements(true), frame @ elements(estimated) @ frame.T
     within, around = covers(a, b), covers(b, a)
     return VERDICTS[0 if within and around else 1 if within else 2 if around else 3]
 
 
 def elements(name: str) -> Array:
-    """The group (n, 3, 3), a continuous one as 72 turns."""
-    axis, found = rotations(name)
+    """Return the rotations (n, 3, 3) of a group; a continuous axis is sampled by 72 turns."""
+    axis, discrete = rotations(name)
     return (
-        found if axis is None else (turn(axis, np.radians(np.arange(0, 360, 5.0)))[:, None] @ found).reshape(-1, 3, 3)
+        discrete
+        if axis is None
+        else (turn(axis, np.radians(np.arange(0, 360, 5.0)))[:, None] @ discrete).reshape(-1, 3, 3)
     )
 
 
 def covers(one: Array, other: Array) -> bool:
-    """Whether each rotation of the other has one within the tolerance."""
+    """Return whether each rotation of the second has one of the first within the tolerance."""
     cosine = (np.einsum("aij,bij->ab", other, one).max(axis=1) - 1) / 2
     return bool((cosine > np.cos(np.radians(TOLERANCE_DEG))).all())
 

@@ -1,9 +1,9 @@
-"""Where TEASER++'s time goes: by the matches it is given, FPFH's, of one pair of 1 000 points.
+"""Measure where TEASER++'s time goes, by the kind of FPFH matches that it receives, on one pair of 1 000 points.
 
     python -m performance.teaser
 
-Matches that are each other's nearest, those from source to target, and those of both directions together; the exact clique may
-take as long as it wants.
+The kinds are mutual nearest matches, matches from source to target, and matches of both directions together; the exact
+clique search has no time limit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ POINTS, PATIENCE_S = 1000, 600.0
 
 
 def choices(method: FeatureMethod, pair: UnitPair) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Each kind of matches by its name: index pairs (K, 2)."""
+    """Yield each kind of matches with its name: index pairs (K, 2)."""
     match = open3d().pipelines.registration.correspondences_from_features
     features = fpfh(method, pair)[1]
     there, back = (np.asarray(match(*some, False, 0.0)) for some in (features, features[::-1]))
@@ -46,12 +46,12 @@ def main() -> None:
             DataRegistry.at().spec("shapes40").objects(), ProblemKey("shapes40", condition, POINTS, 3)
         )
         pair = unit_pair(problem.source, problem.target)
-        for name, found in choices(method, pair):
-            ends = pair.source[found[:, 0]], pair.target[found[:, 1]]
+        for name, index_pairs in choices(method, pair):
+            ends = pair.source[index_pairs[:, 0]], pair.target[index_pairs[:, 1]]
             start = time.perf_counter()
             clique = teaser.solve(*ends, method.noise_bound, PATIENCE_S)[1]
             spent = time.perf_counter() - start
-            print(f"| {condition} | {name} | {len(found)} | {clique} | {spent:.2f} |", flush=True)
+            print(f"| {condition} | {name} | {len(index_pairs)} | {clique} | {spent:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

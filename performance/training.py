@@ -1,10 +1,11 @@
-"""A training step of DeepGMR beside a plain one: batches of 32 pairs of 1 024 points, the paper's layer sizes, all cores.
+"""Time a training step of DeepGMR beside a plain one: batches of 32 pairs of 1 024 points, the paper's layer sizes, all cores.
 
     python -m performance.training [STEPS]
 
-The plain network (`plain_deepgmr.py`) computes in float32 with 1 x 1 convolutions on concat(local, global); features, losses and
-the optimiser are the same. Steps take turns in one process; medians. Memory is that of the whole process at its peak. First
-comes the training loop as `bench.py train` runs it, with problems and features drawn in a thread beside the steps.
+The plain network (`plain_deepgmr.py`) computes in float32 with 1 x 1 convolutions on concat(local, global); features,
+losses and the optimiser are the same. Steps alternate in one process; times are medians, memory is the peak of the
+whole process. The training loop of `bench.py train` runs first, with problems and features generated in a thread beside
+the steps.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class PlainTrainer(Trainer):
         self.optimiser = torch.optim.AdamW(self.layers.parameters(), lr=settings.lr)
 
     def step(self, batch: Batch) -> float:
-        """See `Trainer.step`."""
+        """Run one step; see `Trainer.step`."""
         local = self.plain.local(batch.prepared.transpose(1, 2))
         whole = local.max(dim=2, keepdim=True).values.expand_as(local)
         gamma = self.plain.head(torch.cat([local, whole], dim=1)).transpose(1, 2).softmax(dim=2)
@@ -60,14 +61,14 @@ class PlainTrainer(Trainer):
 
 
 def seconds(call: Callable[[], object]) -> float:
-    """Seconds of a call."""
+    """Return the seconds of a call."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
 
 
 def products(trainer: Trainer) -> float:
-    """Seconds of nothing but a step's products in bfloat16: each point-wise layer's outputs, and its two gradients."""
+    """Return the seconds of a step's products in bfloat16 alone: each point-wise layer's outputs, and its two gradients."""
     rows, spent = 2 * SETTINGS.batch * SETTINGS.points[0], 0.0
     for layer in (m for m in trainer.network.modules() if isinstance(m, PointLayer)):
         weight = layer.linear.weight.detach().bfloat16()
@@ -79,7 +80,7 @@ def products(trainer: Trainer) -> float:
 
 
 def peak_gb() -> float:
-    """The most memory this process has held."""
+    """Return the peak memory of this process in GB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
@@ -101,10 +102,10 @@ def main(steps: int) -> None:
     for batch in prefetch(make, 1, steps + 1):
         ours.step(batch)
     whole = (time.perf_counter() - begun) / steps
-    print(f"first step {begun - start:.2f} s; then, drawing included, {whole:.2f} s a step (bar 1.0 s)")
-    print(f"the process held {peak_gb():.1f} GB at most (bar 3 GB)", flush=True)
+    print(f"first step {begun - start:.2f} s; then {whole:.2f} s per step including problem generation (limit 1.0 s)")
+    print(f"peak memory of the process {peak_gb():.1f} GB (limit 3 GB)", flush=True)
     least = np.median([products(ours) for _ in range(steps)])
-    print(f"with nothing but the products it would be {least:.2f} s", flush=True)
+    print(f"the products alone take {least:.2f} s", flush=True)
     plain, held = PlainTrainer(SETTINGS), make(0)
     both = [(seconds(lambda: ours.step(held)), seconds(lambda: plain.step(held))) for _ in range(steps + 1)][1:]
     ms = np.median(both, axis=0)

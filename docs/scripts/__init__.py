@@ -1,1 +1,1 @@
-"""Scripts that write tables and figures of the docs pages."""
+"""Scripts that write tables and figures of the pages in `docs/`."""

@@ -20,7 +20,7 @@ PANELS = {
 
 
 def main() -> None:
-    """Three panels of error CDFs, errors on a logarithmic axis, since all but one are near each other."""
+    """Draw three panels of error CDFs with a logarithmic error axis, because all errors but one are close to each other."""
     trials = pd.read_csv(Path(sys.argv[1]) / "trials.csv")
     figure = Figure(figsize=(12, 3.6), layout="constrained")
     for axes, (title, names) in zip(figure.subplots(1, 3, sharey=True), PANELS.items(), strict=True):
@@ -31,7 +31,7 @@ def main() -> None:
         axes.set(xscale="log", xlim=(1e-3, 1.5), xlabel="RMSE (units of the cloud)", title=title)
         axes.legend(loc="upper left", fontsize=8, title="mean RMSE", title_fontsize=8)
         axes.grid(alpha=0.3)
-    figure.axes[0].set_ylabel("share of asked problems")
+    figure.axes[0].set_ylabel("share of evaluated problems")
     figure.savefig(Path(__file__).resolve().parents[1] / "ablations.png", dpi=110)
 
 

@@ -1,8 +1,9 @@
-"""Error against angle of the small learned methods, their untrained networks and ICP, for `docs/training-baselines.md`.
+"""Plot error against angle for the small learned methods, their untrained networks and ICP.
 
     python -m docs.scripts.make_angles [PROBLEMS]
 
-Writes `training_angles.csv` and `training_angles.png` beside this file. Objects are those held out of shapes40's train split.
+Write `training_angles.csv` and `training_angles.png` to `docs/`, for `docs/training-baselines.md`. Objects are those
+held out of shapes40's train split.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Row = dict[str, Any]
 
 
 def untrained(name: str, folder: Path) -> str:
-    """A method of freshly initialised weights, as `bench.py --methods` writes it."""
+    """Write randomly initialised weights and return the method that uses them, as written after `--methods`."""
     import torch
 
     torch.manual_seed(0)
@@ -45,21 +46,21 @@ def untrained(name: str, folder: Path) -> str:
 
 
 def ready(text: str) -> Method:
-    """A method set up."""
+    """Set up a method."""
     method = MethodRegistry().spec(text).build()
     method.setup("cpu", 0, "shapes40")
     return method
 
 
 def problems(angle: float, count: int) -> list[Problem]:
-    """Held-out problems, noisy, turned by an angle about random axes: the same objects for every angle."""
+    """Return noisy held-out problems, rotated by an angle about random axes: the same objects for every angle."""
     part = Part(DataRegistry.at().spec("shapes40").objects(), held_out=True)
     key = ProblemKey("shapes40", "noisy", POINTS, 0, 0, "train", "axis_angle", (angle, angle))
     return [make_problem(part, replace(key, index=i)) for i in range(count)]
 
 
 def error(method: Method, problem: Problem) -> float:
-    """RMSE of a method's answer; infinite if there is none."""
+    """Return the RMSE of a method's pose; infinite if it returns none."""
     method.begin(0)
     try:
         T = method.register(problem.source, problem.target)
@@ -69,7 +70,7 @@ def error(method: Method, problem: Problem) -> float:
 
 
 def measured(methods: dict[str, Method], count: int) -> list[Row]:
-    """A row for each method and angle: median RMSE and recall at 0.2."""
+    """Return one row per method and angle: median RMSE and recall at 0.2."""
     rows = []
     for angle in ANGLES:
         drawn = problems(angle, count)
@@ -82,7 +83,7 @@ def measured(methods: dict[str, Method], count: int) -> list[Row]:
 
 
 def draw(rows: list[Row], file: Path) -> None:
-    """Median RMSE and recall against the angle, a line a method; untrained ones dotted."""
+    """Plot median RMSE and recall against the angle, one line per method; untrained networks are dotted."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11.5, 4.2), layout="constrained")
@@ -99,13 +100,13 @@ def draw(rows: list[Row], file: Path) -> None:
         axes.grid(alpha=0.3)
     figure.legend(*left.get_legend_handles_labels(), fontsize=7, loc="outside right center")
     figure.suptitle(
-        f"shapes40, noisy, {POINTS} points, objects held out of the train split, {rows[0]['problems']} an angle"
+        f"shapes40, noisy, {POINTS} points, objects held out of the train split, {rows[0]['problems']} per angle"
     )
     figure.savefig(file, dpi=110)
 
 
 def main() -> None:
-    """Measure, write, draw."""
+    """Measure, write the CSV file and draw the figure."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 40
     with tempfile.TemporaryDirectory() as folder:
         fresh = {

@@ -15,13 +15,13 @@ Row = dict[str, str]
 
 
 def tables(rows: list[Row], run: str) -> str:
-    """A table for each data set and condition, the best recall first, and above it what it comes to."""
+    """Return a table per data set and condition, sorted by recall, with a recommendation above it."""
     cells: dict[tuple[str, str, str], dict[str, Row]] = {}
     for row in rows:
         if row["kind"] != "control" and row["recall"]:
             cells.setdefault((row["dataset"], row["condition"], row["points"]), {})[row["method"]] = row
     most = max(int(row["problems"]) for row in rows)
-    parts = [f"Run `{run}`, {most} problems a cell; slow methods have fewer.\n"]
+    parts = [f"Run `{run}`, {most} problems per group; slow methods have fewer.\n"]
     return "\n".join(parts + [_table(place, some) for place, some in cells.items()])
 
 
@@ -46,14 +46,14 @@ def _line(one: recommendation.Standing, rmse: str) -> str:
 
 
 def filled(page: str, text: str) -> str:
-    """The page with the text between its marks."""
+    """Return the page with the text between its marks."""
     before, rest = page.split(BEGIN)
     mark, rest = rest.split("\n", 1)
     return f"{before}{BEGIN}{mark}\n{text}\n{END}{rest.split(END, 1)[1]}"
 
 
 def read(file: Path) -> list[Row]:
-    """The rows of a CSV file."""
+    """Read the rows of a CSV file."""
     with file.open(newline="") as handle:
         return list(csv.DictReader(handle))
 
@@ -65,6 +65,6 @@ if __name__ == "__main__":
         for row in read(folder / "timing.csv")
         if float(row["angle_low"]) == 0 and float(row["angle_high"]) == 180 and row["phase"] == "timing"
     }
-    # Times of the summary were taken while other processes worked; only those of methods timed alone are compared.
-    found = [r | {"time_ms_median": alone.get((r["method"], r["points"]), "")} for r in read(folder / "summary.csv")]
-    PAGE.write_text(filled(PAGE.read_text(), tables(found, folder.name)))
+    # The summary's times were measured while other processes worked; compare only those of the timing phase.
+    rows = [r | {"time_ms_median": alone.get((r["method"], r["points"]), "")} for r in read(folder / "summary.csv")]
+    PAGE.write_text(filled(PAGE.read_text(), tables(rows, folder.name)))

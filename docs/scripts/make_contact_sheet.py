@@ -1,6 +1,6 @@
-"""Draws docs/shapes40.png, one shaded shape of each category: `python docs/scripts/make_contact_sheet.py`.
+"""Draw docs/shapes40.png, one shaded shape of each category: `python docs/scripts/make_contact_sheet.py`.
 
-With names of categories it draws eight shapes of each of them, with their symmetries, to closer.png instead.
+With names of categories, draw eight shapes of each of them, with their symmetries, to closer.png instead.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ LIGHT = np.array([0.35, -0.75, 0.56])
 COLOUR = np.array([0.55, 0.68, 0.85])
 
 
-# Which shape stands for a category: 7 unless another shows more of what is typical.
+# The shape that represents a category: 7 unless another is more typical.
 SHOWN = {"bowl": 3, "cup": 3, "curtain": 3, "door": 3, "glass_box": 0, "stairs": 3, "xbox": 0}
 
 
 def shaded(triangles: Points) -> Points:
-    """Lambert colours (T, 3) of triangles (T, 3, 3), both faces lit."""
+    """Return Lambert colours (T, 3) of triangles (T, 3, 3), lit on both faces."""
     normals = np.cross(triangles[:, 1] - triangles[:, 0], triangles[:, 2] - triangles[:, 0])
     normals /= np.linalg.norm(normals, axis=1, keepdims=True).clip(min=1e-12)
     return COLOUR * (0.3 + 0.7 * np.abs(normals @ LIGHT))[:, None]
 
 
 def refined(triangles: Points, longest: float = 0.22) -> Points:
-    """The same surface in triangles with short edges, so that drawing them from back to front is right nearly everywhere."""
+    """Subdivide triangles until their edges are short, so that drawing from back to front is correct almost everywhere."""
     for _ in range(6):
         edges = np.linalg.norm(np.roll(triangles, -1, axis=1) - triangles, axis=2)
         wide = edges.max(axis=1) > longest
@@ -50,7 +50,7 @@ def refined(triangles: Points, longest: float = 0.22) -> Points:
 
 
 def draw(axes: Any, shape: MeshShape, title: str) -> None:
-    """One shape in 3D axes, seen from its front, a little from the right and above; glass can be looked through."""
+    """Draw one shape in 3D axes, from the front, slightly from the right and above; glass is transparent."""
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
     reach = np.abs(shape.triangles).max() * 0.88
@@ -68,7 +68,7 @@ def draw(axes: Any, shape: MeshShape, title: str) -> None:
 
 
 def main(wanted: list[str]) -> None:
-    """The contact sheet of all 40 categories, or a closer look at the wanted ones."""
+    """Draw the contact sheet of all 40 categories, or several shapes of the wanted ones."""
     import matplotlib
 
     matplotlib.use("Agg")

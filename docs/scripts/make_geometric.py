@@ -1,7 +1,7 @@
 """Write the tables of `docs/geometric.md`: `python -m docs.scripts.make_geometric results/NAME …`.
 
-Methods as they come and those by `METHOD[tuned=NAME]` may be of any of the runs. Of two rows of one method, the one with more
-problems counts.
+Untuned methods and those selected by `METHOD[tuned=NAME]` can be in any of the runs. Of two rows of one method, the one
+with more problems is used.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PAGE = Path(__file__).resolve().parents[1] / "geometric.md"
 
 
 def tables(rows: list[Row], paper: list[Row]) -> str:
-    """A table for each condition: recall untuned, tuned and printed in the paper, mean error, and the paper's."""
+    """Return a table per condition: recall untuned, tuned and in the paper, mean error here and in the paper."""
     printed = {
         (r["condition"], r["method"], r["metric"]): r["value"]
         for r in paper
@@ -43,12 +43,12 @@ HEAD = "| method | recall [95 %] | tuned | paper | RMSE, mean of answered | pape
 
 
 def untuned_name(method: str) -> str:
-    """`a+b` of `a[tuned=…]+b`."""
+    """Return the untuned name: `a+b` for `a[tuned=…]+b`."""
     return "+".join(part.split("[")[0] for part in method.split("+"))
 
 
 def recall(row: Row) -> str:
-    """Recall with its interval."""
+    """Format recall with its interval."""
     low, high = float(row["recall_low"]), float(row["recall_high"])
     return f"{float(row['recall']):.2f} [{low:.2f}, {high:.2f}]"
 
