@@ -35,7 +35,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownName:
     """Return the error for a name that does not exist, with the most similar known names.
 
     Args:
-        kind: what the name stands for, such as "method".
+        kind: what the name means, such as "method".
         name: the name that was given.
         known: all valid names.
     """

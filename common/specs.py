@@ -82,7 +82,7 @@ def build(cls: type[T], spec: Spec, defaults: Mapping[str, Any], kind: str) -> T
         cls: the dataclass.
         spec: name and parameters as written.
         defaults: values of fields that the spec does not give.
-        kind: what the name stands for in error messages, such as "method".
+        kind: what the name means in error messages, such as "method".
 
     Raises:
         InputError: a parameter does not exist, has the wrong type, or is out of range.

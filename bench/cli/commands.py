@@ -83,12 +83,14 @@ def _pair_flags(command: argparse.ArgumentParser) -> None:
 
 def _pair(flags: argparse.Namespace) -> None:
     from bench.pair.command import PairRequest, run
+    from bench.planning.config import default_domain
     from methods.core.registry import MethodRegistry
 
     names = "source target methods truth points scale out timeout device threads"
     values = {name: getattr(flags, name) for name in names.split()}
-    registry = MethodRegistry(flags.plugins)
-    run(PairRequest(**values, memory_limit_gb=flags.memory_limit, registry=registry), terminal())
+    # Learned methods use the weights of the main job, since none are trained on the user's files.
+    domain, registry = default_domain(), MethodRegistry(flags.plugins)
+    run(PairRequest(**values, memory_limit_gb=flags.memory_limit, domain=domain, registry=registry), terminal())
 
 
 def _new(flags: argparse.Namespace) -> None:
@@ -113,10 +115,11 @@ def _check_flags(command: argparse.ArgumentParser) -> None:
 
 def _check(flags: argparse.Namespace) -> int:
     from bench.conformance import command
+    from bench.planning.config import default_domain
     from methods.core.registry import MethodRegistry
 
     method = MethodRegistry(flags.plugins).spec(flags.name)
-    return int(not command.run(method, flags.domain or command.default_domain(), terminal()))
+    return int(not command.run(method, flags.domain or default_domain(), terminal()))
 
 
 def _draw_flags(command: argparse.ArgumentParser) -> None:

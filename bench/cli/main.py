@@ -317,8 +317,9 @@ def _dry_run(run_config: RunConfig, jobs: int) -> None:
     from bench.planning import dry_run
     from bench.planning.tasks import make_groups
     from bench.report import command
+    from bench.storage.environment import processor
 
-    times = dry_run.recorded_times(command.RESULTS, run_config)
+    times = dry_run.recorded_times(command.RESULTS, run_config, processor())
     print("\n".join(dry_run.plan(run_config, make_groups(run_config), jobs, times)))
 
 

@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
-from bench.conformance.command import default_domain
+from bench.planning.config import default_domain
 from bench.storage.environment import ROOT
 from common.errors import InputError
 from methods.core.registry import MethodRegistry

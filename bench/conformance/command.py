@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from bench.conformance.checks import CHECKS, CheckRequest
 from bench.isolation.process import MethodProcess
 from bench.isolation.protocol import Limits, MethodSetup
-from bench.planning.config import load_preset
 from bench.storage.outcome import Status
 from common.errors import InputError
 from methods.core.registry import MethodSpec
@@ -24,11 +23,6 @@ FIXES = {
     Status.OUT_OF_MEMORY: "subsample the clouds, or work in blocks",
 }
 """How to fix a check during which the process ended."""
-
-
-def default_domain() -> str:
-    """Return the data set of the main job, which learned methods are set up for by default."""
-    return str(load_preset("quick")["datasets"][0])
 
 
 def run(method: MethodSpec, domain: str, console: Console) -> bool:

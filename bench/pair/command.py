@@ -28,7 +28,7 @@ MAX_MATRIX = 12
 
 @dataclass(frozen=True)
 class PairRequest:
-    """Arguments of a pair; None stands for the value in `defaults.toml`, or for a value derived from the data.
+    """Arguments of a pair; None selects the value in `defaults.toml`, or for a value derived from the data.
 
     Attributes:
         source, target: the two files.
@@ -37,6 +37,7 @@ class PairRequest:
         points: most points of each cloud for the methods.
         scale: factor of the source's coordinates.
         out: folder to write to.
+        domain: data that learned methods are set up for.
     """
 
     source: Path
@@ -50,6 +51,7 @@ class PairRequest:
     memory_limit_gb: float | None = None
     device: str = "cpu"
     threads: int = 1
+    domain: str = ""
     registry: MethodRegistry = field(default_factory=MethodRegistry)
 
     @property
@@ -92,7 +94,7 @@ def run(request: PairRequest, console: Console) -> PairResult:
     for line in describe_scans(scans):
         console.print(line, highlight=False, soft_wrap=True)
     registrations: list[Registration] = []
-    for registration in register_all(scans, methods, limits, request.device, request.threads):
+    for registration in register_all(scans, methods, limits, request.domain, request.device, request.threads):
         registrations.append(registration)
         line = f"  {len(registrations)} of {len(methods)}  {registration.method}: {registration.status}"
         console.print(line, highlight=False, soft_wrap=True, markup=False)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.conformance.command import default_domain
 from bench.execution.pool_worker import validate_reply
 from bench.isolation.process import MethodProcess
 from bench.isolation.protocol import Limits, MethodSetup
@@ -71,7 +70,7 @@ def select_methods(requested: list[str] | None, registry: MethodRegistry) -> lis
 
 
 def register_all(
-    scans: Scans, methods: Iterable[MethodSpec], limits: Limits, device: str, threads: int
+    scans: Scans, methods: Iterable[MethodSpec], limits: Limits, domain: str, device: str, threads: int
 ) -> Iterator[Registration]:
     """Yield the result of each method as it finishes.
 
@@ -80,8 +79,7 @@ def register_all(
     """
     source, target = scans.method_input()
     for method in methods:
-        # Learned methods use the weights of the main job, since none are trained on the user's files.
-        process = MethodProcess(MethodSetup(method, default_domain(), device, threads), limits)
+        process = MethodProcess(MethodSetup(method, domain, device, threads), limits)
         seed = seed_of("pair", method.text)
         try:
             if process.start().status == Status.OK:  # warm up: loading of libraries is not timed

@@ -153,6 +153,11 @@ def load_preset(name: str) -> dict[str, Any]:
     return tomllib.loads((PRESETS / f"{name}.toml").read_text())
 
 
+def default_domain() -> str:
+    """Return the data set of the main job, which learned methods are set up for by default."""
+    return str(load_preset("quick")["datasets"][0])
+
+
 def from_flags(flags: argparse.Namespace, catalog: Catalog) -> RunConfig:
     """Return the configuration of a run from its flags; values that were not given come from the preset.
 

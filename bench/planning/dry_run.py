@@ -12,7 +12,6 @@ from typing import Any
 
 from bench.planning.config import RunConfig
 from bench.planning.tasks import ProblemGroup, repeats_and_batch
-from bench.storage.environment import processor
 from common.text import join_names
 from methods.core.registry import MethodSpec
 
@@ -59,18 +58,26 @@ class RecordedTimes:
         return min((s for s in self.samples if s.method == method), key=distance, default=None)
 
 
-def recorded_times(results: Path, config: RunConfig) -> RecordedTimes:
-    """Return the times of the newest runs in a folder with the same device and number of threads."""
+def recorded_times(results: Path, config: RunConfig, processor: str) -> RecordedTimes:
+    """Return the times of the newest runs in a folder with the same device and number of threads.
+
+    Args:
+        results: folder of runs.
+        config: of the planned run.
+        processor: name of this machine's processor; samples of another one are marked.
+    """
     files = sorted(results.glob("*/summary.csv"), key=lambda file: file.stat().st_mtime, reverse=True)
-    return RecordedTimes(tuple(sample for file in files[:MAX_RUNS] for sample in _samples(file.parent, config)))
+    return RecordedTimes(
+        tuple(sample for file in files[:MAX_RUNS] for sample in _samples(file.parent, config, processor))
+    )
 
 
-def _samples(run: Path, config: RunConfig) -> Iterator[Sample]:
+def _samples(run: Path, config: RunConfig, processor: str) -> Iterator[Sample]:
     """Yield the samples of a run's accuracy phase, then of its timing phase; none if the run is incomplete."""
     try:
         facts = json.loads((run / "run.json").read_text(encoding="utf-8"))
         setup = facts["config"]["device"], facts["config"]["threads"]
-        other_processor = facts["environment"]["cpu"] != processor()
+        other_processor = facts["environment"]["cpu"] != processor
         rows = [*_rows(run / "summary.csv"), *_rows(run / "timing.csv")]
     except (OSError, ValueError, KeyError, TypeError):
         return

@@ -27,7 +27,7 @@ _CONTRACT = "methods.base"
 
 @dataclass(frozen=True)
 class MethodEntry:
-    """A method that can be named: its class, the parameters that the name stands for, and the file of the class."""
+    """A method that can be named: its class, the parameters that the name implies, and the file of the class."""
 
     cls: type[Method]
     parameters: Mapping[str, Any]

@@ -87,7 +87,7 @@ def picky(monkeypatch):
 
 
 def calls(*firsts, points=20, pulled=None):
-    """Calls whose source begins with these numbers; `pulled` learns when each is asked for."""
+    """Calls whose source begins with these numbers; `pulled` records when each is generated."""
     for first in firsts:
         if pulled is not None:
             pulled.append(first)

@@ -11,7 +11,7 @@ from tests.catalog import open_data, spec
 
 def test_a_learned_method_without_weights_gives_a_working_command(files):
     scans = clouds.open_scans((files / "a.xyz", files / "b.ply"), 400, None)
-    (registration,) = register_all(scans, [spec("dcp")], Limits(20, 8), "cpu", 1)
+    (registration,) = register_all(scans, [spec("dcp")], Limits(20, 8), "shapes40", "cpu", 1)
     assert registration.status == "skipped"
     command = re.search(r"bench\.py train (.*)", registration.message)[1]
     dataset = main._parser(train=True)[0].parse_args(["train", *command.split()]).dataset

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bench.cli import main
-from bench.planning import dry_run
+from bench.storage import environment
 from tests.bench.command_line import QUICK
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
@@ -24,7 +24,7 @@ def earlier_run(folder, rows, timed="", **config):
     folder.mkdir(parents=True)
     (folder / "summary.csv").write_text(f"method,dataset,condition,points,time_ms_mean\n{rows}")
     (folder / "timing.csv").write_text(f"method,points,angle_low,angle_high,time_ms_mean\n{timed}")
-    facts = {"config": {"device": "cpu", "threads": 1} | config, "environment": {"cpu": dry_run.processor()}}
+    facts = {"config": {"device": "cpu", "threads": 1} | config, "environment": {"cpu": environment.processor()}}
     (folder / "run.json").write_text(json.dumps(facts))
 
 
