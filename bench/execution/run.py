@@ -147,9 +147,15 @@ def collect_notes(config: RunConfig, groups: list[ProblemGroup], context: RunCon
 
 
 def record_problems(database: ResultsDatabase, groups: list[ProblemGroup], context: RunContext) -> dict[str, str]:
-    """Store the ground truth of every new problem; return the SHA-256 of each group's problem set."""
+    """Store the ground truth of every new problem; return the SHA-256 of each group's problem set.
+
+    Raises:
+        InputError: the stored problems are not those that are generated now.
+    """
     known = database.known_problems()
     live = [group for group in groups if not group.skip]
+    for group in live:
+        _refuse_other_problems(group, known, context)
     digests: dict[str, str] = {}
     with ProgressBar(context.console, "problems", sum(k.id not in known for g in live for k in g.keys)) as bar:
         for group in live:
@@ -161,6 +167,16 @@ def record_problems(database: ResultsDatabase, groups: list[ProblemGroup], conte
                 bar.step(len(problems), group.name)
             digests[group.name] = problem_set_sha256(known[key.id] for key in group.keys)
     return digests
+
+
+def _refuse_other_problems(group: ProblemGroup, known: dict[str, bytes], context: RunContext) -> None:
+    """Refuse to continue on problems that differ, by generating the first stored one again."""
+    key = next((key for key in group.keys if key.id in known), None)
+    if key is not None and group.problem(key).sha256() != known[key.id]:
+        raise InputError(
+            f"{context.folder}: problem {key.id} is generated differently now, by this version or from changed data; "
+            "bench.py report still reads the run; give --fresh to start over, or another --out"
+        )
 
 
 def preflight(setups: list[MethodSetup], limits: Limits, console: Console) -> dict[MethodSetup, Reply]:

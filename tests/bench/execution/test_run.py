@@ -236,6 +236,18 @@ def test_the_same_command_continues_and_another_configuration_is_refused(bench, 
     assert not read_csv(folder, "trials")["rmse"].equals(whole["rmse"])
 
 
+def test_run_on_problems_that_changed_is_refused_and_still_reported(bench, capsys):
+    arguments = ["--methods", "good", "--problems", 2, "--conditions", "noisy"]
+    folder = bench(*arguments)
+    trials = read_csv(folder, "trials")
+    with sqlite3.connect(folder / "record.sqlite") as db:
+        db.execute("UPDATE problems SET digest = zeroblob(32) WHERE problem LIKE '%00000'")
+    bench(*arguments, expect=2)
+    assert "noisy/60/00000 is generated differently now" in capsys.readouterr().err
+    assert main.main(["report", str(folder)]) == 0
+    pd.testing.assert_frame_equal(read_csv(folder, "trials"), trials)
+
+
 def test_killed_run_keeps_its_outcomes_and_continues_to_the_same_results(bench, tmp_path, monkeypatch):
     (gate := tmp_path / "gate").mkdir()
     monkeypatch.setenv(GATE, str(gate))
