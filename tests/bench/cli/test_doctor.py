@@ -12,10 +12,7 @@ def test_doctor_names_the_command_that_adds_what_is_missing(capsys, monkeypatch,
     assert main.main(["doctor", "--plugins", str(PLUGINS)]) == 0
     out = capsys.readouterr().out
     assert f"needed by a run: plotly missing: {sys.executable} -m pip install -r requirements.txt" in out
-    assert (
-        f"data set modelnet40: not below {empty_folder / 'data'}: bench.py data modelnet40" in out
-        and "data set shapes40" not in out
-    )
+    assert "data set modelnet40: not below data: bench.py data modelnet40" in out and "data set shapes40" not in out
     (empty_folder / "data" / "modelnet40").mkdir(parents=True)
     main.main(["doctor"])
     assert "data set modelnet40" not in capsys.readouterr().out

@@ -1,7 +1,5 @@
 """`bench.py list`: methods, weights, data sets."""
 
-from pathlib import Path
-
 import pytest
 
 from bench.cli import listing, main
@@ -19,7 +17,7 @@ def test_list_shows_kind_device_weights_licence_and_folder(capsys):
     assert rows["icp"].split()[:3] == ["icp", "local", "cpu"] and "cpu, cuda" in rows["deepgmr"]
     assert "unavailable: " in rows["bad_unset"] or "bad_unset" in rows
     assert any("deepgmr_shapes40_noisy.safetensors: shapes40, noisy, 40 of 40" in line for line in lines)
-    assert any(f"below {Path('mydata').resolve()}" in line for line in lines)
+    assert any("below mydata" in line for line in lines)
     after = lines[lines.index(rows["modelnet40"]) + 1]
     assert "not here, 435 MB to fetch; licence: research use" in after
     assert "needs no files" in lines[lines.index(rows["shapes40"]) + 1]
