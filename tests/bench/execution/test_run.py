@@ -251,15 +251,16 @@ def test_run_on_problems_that_changed_is_refused_and_still_reported(bench, capsy
 def test_killed_run_keeps_its_outcomes_and_continues_to_the_same_results(bench, tmp_path, monkeypatch):
     (gate := tmp_path / "gate").mkdir()
     monkeypatch.setenv(GATE, str(gate))
-    arguments = ["--methods", "good", "lottery", "held", "--problems", "3", "--conditions", "noisy"]
+    # The outcomes of `bad_exit` have no duration: they and all before them are committed at once.
+    arguments = ["--methods", "good", "lottery", "bad_exit", "held", "--problems", "3", "--conditions", "noisy"]
     command = [sys.executable, str(ROOT / "bench.py"), *QUICK, *arguments, "--out", "killed"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     record = tmp_path / "results" / "killed" / "record.sqlite"
-    wait_until(lambda: process.poll() is not None or (list(gate.iterdir()) and count_outcomes(record) == 6))
+    wait_until(lambda: process.poll() is not None or (list(gate.iterdir()) and count_outcomes(record) == 9))
     assert process.poll() is None, process.communicate()
     process.kill()
     process.wait()
-    assert count_outcomes(record) == 6
+    assert count_outcomes(record) == 9
     (gate / "open").touch()
     resumed, whole = bench(*arguments, out="killed"), bench(*arguments, out="whole")
     same = [read_csv(f, "trials").drop(columns=TIME_COLUMNS).to_csv() for f in (resumed, whole)]
