@@ -24,9 +24,13 @@ sys.exit(main())
 @pytest.mark.parametrize("to", ["driver", "group"])
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_ctrl_c_ends_a_run_with_methods_in_native_code(tmp_path, jobs, to):
-    """`bad_deaf` ignores SIGINT and holds the interpreter lock. Calls before it are finished but not yet returned."""
-    arguments = ["--methods", "slow[seconds=0]", "bad_deaf", "--problems", str(4 * jobs), "--jobs", str(jobs)]
-    process = start(tmp_path, *arguments)
+    """`bad_deaf` ignores SIGINT and holds the interpreter lock.
+
+    The outcomes of `bad_exit` have no duration: they and all before them are committed at once.
+    """
+    methods = ["slow[seconds=0]", "bad_exit", "bad_deaf"]
+    more = ["--problems", str(2 * jobs), "--jobs", str(jobs)]
+    process = start(tmp_path, "--methods", *methods, *more)
     record = tmp_path / "results" / "stopped" / "record.sqlite"
     wait_for(lambda: count_outcomes(record) == 4 * jobs and list((tmp_path / "gate").glob("deaf_*")), process)
     children = method_processes(process)
