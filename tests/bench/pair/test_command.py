@@ -73,7 +73,7 @@ def test_a_pair_without_any_pose_is_reported(files, capsys):
         (["a.xyz", "b.ply", "--methods", "icpp"], "did you mean icp"),
         (["a.xyz", "b.ply", "--scale", "-1"], "--scale: must be above 0"),
         (["a.xyz", "b.ply", "--scale", "0"], "--scale: must be above 0"),
-        (["a.xyz", "b.ply", "--methods", "icp+"], "nothing stands beside a +"),
+        (["a.xyz", "b.ply", "--methods", "icp+"], "a method is missing beside a +"),
         (["a.xyz", "b.ply", "--points", "1"], "--points: must be at least 10"),
         (["a.xyz", "b.ply", "--truth", "a.xyz"], "--truth a.xyz: no 4 x 4 matrix"),
         (["same.xyz", "b.ply"], "all its points are the same"),
