@@ -14,7 +14,7 @@ test: .venv/dev.done  ## run linters, type checks and tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadscope
 
 lint: .venv/dev.done  ## run ruff and mypy only
 	$(BIN)/ruff check .

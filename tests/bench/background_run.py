@@ -30,8 +30,13 @@ def start(folder, *more, run=(str(ROOT / "bench.py"),)):
 
 
 def wait_for(condition, process):
-    """Wait until a condition holds while a run continues."""
-    wait_until(lambda: process.poll() is not None or condition())
+    """Wait until a condition holds while a run continues; kill the run if it does not."""
+    try:
+        wait_until(lambda: process.poll() is not None or condition())
+    except AssertionError:
+        for running in [*psutil.Process(process.pid).children(recursive=True), process]:
+            running.kill()
+        raise
     assert process.poll() is None, process.communicate()
 
 
