@@ -1,22 +1,22 @@
-# The two commands: `make bench` and `make test`. Everything they need is installed into .venv.
+# The main commands are `make bench` and `make test`. They install what they need into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?= --methods all
 
-.PHONY: help bench test lint format docs benchmarks
+.PHONY: help bench test lint format docs performance
 help:   ## list the targets
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*## /	/'
 
-bench: .venv/run.done  ## the main job: every method on the embedded data (ARGS="…" passes other flags)
+bench: .venv/run.done  ## run every method on the embedded data (ARGS="…" passes other flags)
 	$(BIN)/python bench.py $(ARGS)
 
-test: .venv/dev.done  ## lint, types and tests
+test: .venv/dev.done  ## run linters, type checks and tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadscope
 
-lint: .venv/dev.done  ## ruff and mypy alone
+lint: .venv/dev.done  ## run ruff and mypy only
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
@@ -24,8 +24,8 @@ format: .venv/dev.done  ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-benchmarks: .venv/dev.done  ## time and memory, ours beside what one would otherwise run (half an hour)
-	for script in harness deepgmr training adapters teaser scan_settings memory report shapes40; do $(BIN)/python -m benchmarks.$$script || exit 1; done
+performance: .venv/dev.done  ## measure time and memory beside the usual alternatives (half an hour)
+	for script in harness deepgmr training adapters teaser scan_settings memory report shapes40; do $(BIN)/python -m performance.$$script || exit 1; done
 
 docs: .venv/dev.done  ## build the site into build/site
 	$(BIN)/mkdocs build --strict
@@ -35,10 +35,10 @@ $(BIN)/python:
 	$(PYTHON) -m venv .venv
 
 .venv/run.done: requirements.txt | $(BIN)/python
-	@echo "installing the packages into .venv: about 2 GB, some minutes"
+	@echo "installing the packages into .venv: about 2 GB, a few minutes"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
-	-@$(BIN)/python -m methods._teaser_native  # builds TEASER++ now, or says why it can't be had; nothing else needs it
-	-@$(BIN)/python -m methods._rri_native  # builds the kernel of DeepGMR's features now, or says why torch computes them
+	-@$(BIN)/python -m methods.native.teaser  # builds TEASER++, or prints why it is unavailable; no other method needs it
+	-@$(BIN)/python -m methods.native.rri  # builds the kernel of DeepGMR's features, or prints why torch computes them
 	@touch $@
 
 .venv/dev.done: requirements-dev.txt requirements-cluster.txt requirements-extra.txt .venv/run.done

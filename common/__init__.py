@@ -1,1 +1,1 @@
-"""What `datasets`, `methods` and `bench` share and none of them owns."""
+"""Modules shared by `datasets`, `methods` and `bench`."""

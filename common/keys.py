@@ -1,4 +1,4 @@
-"""Randomness from keys: the same key gives the same numbers on every machine, in any order."""
+"""Random numbers from keys: the same key gives the same numbers on every machine, in any order."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ KeyPart = str | int | float | bool | None
 
 
 class Random(np.random.Generator):
-    """A NumPy generator whose uniform and normal numbers, too, are the same bits on every processor.
+    """NumPy generator whose uniform and normal numbers have the same bits on every processor.
 
-    `random`, `integers`, `permutation` and `choice` (without weights) are so as they are. NumPy's `normal` uses the C library's
-    logarithm and exponential, and a compiler may fuse the product and the sum of its `uniform`.
+    NumPy's `random`, `integers`, `permutation` and `choice` (without weights) already have this property. Its `normal` uses
+    the C library's logarithm and exponential, and a compiler may fuse the product and the sum in its `uniform`.
     """
 
     def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
-        """Numbers low + (high - low) u, with u from `random`; one for each element of the shape that all broadcast to."""
+        """Draw uniform numbers low + (high - low) u, with u from `random`, of `size` or the broadcast shape of the bounds."""
         if size is None and not (isinstance(low, float | int) and isinstance(high, float | int)):
             size = np.broadcast_shapes(np.shape(low), np.shape(high)) or None
         return low + (high - low) * self.random(size)
 
     def standard_normal(self, size: Any = None) -> Any:  # type: ignore[override]
-        """Normal numbers of a shape, by Box and Muller: n of them take 2 ceil(n / 2) numbers from `random`."""
+        """Draw standard normal numbers by the Box-Muller transform: n of them use 2 ceil(n / 2) numbers from `random`."""
         n = int(np.prod(() if size is None else size))
         u, v = self.random((2, (n + 1) // 2))
         radius = np.sqrt(-2 * portable.log(1 - u))
@@ -37,20 +37,32 @@ class Random(np.random.Generator):
         return numbers[0] if size is None else numbers.reshape(size)
 
     def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
-        """Numbers loc + scale z, with z from `standard_normal`."""
+        """Draw normal numbers loc + scale z, with z from `standard_normal`."""
         return loc + scale * self.standard_normal(size)
 
 
 def digest(*key: KeyPart) -> str:
-    """SHA-256 of a key, as 64 hex digits. Parts keep their type: 1 and "1" differ."""
+    """Return the SHA-256 of a key as 64 hex digits. Parts keep their type: 1 and "1" differ.
+
+    >>> digest("a", 1)[:16], digest("a", "1")[:16]
+    ('2657442bb4a48d62', 'b343590635d7675b')
+    """
     return hashlib.sha256(json.dumps(key).encode()).hexdigest()
 
 
 def seed_of(*key: KeyPart) -> int:
-    """A 63-bit seed for a key."""
+    """Return a 63-bit seed for a key.
+
+    >>> seed_of("modelnet40", "test", 7)
+    235257336830015661
+    """
     return int(digest(*key)[:16], 16) >> 1
 
 
 def rng(*key: KeyPart) -> Random:
-    """A generator for a key, such as `rng("modelnet40", "test", 7, "pose")`."""
+    """Return a random generator for a key.
+
+    >>> rng("modelnet40", "test", 7, "pose").integers(100, size=3).tolist()
+    [26, 6, 33]
+    """
     return Random(np.random.PCG64(int(digest(*key), 16)))

@@ -1,8 +1,8 @@
-"""Numerical functions that give the same bits on every processor.
+"""Numerical functions whose results have the same bits on every processor.
 
-IEEE 754 requires + - * / and the square root to be correctly rounded, so a fixed order of them has one result. Sine, logarithm
-and the like have no such guarantee: the C library and NumPy choose variants by the processor. Nor have sums, norms and matrix
-products, whose order of summation depends on the width of vector registers and on the BLAS kernel.
+IEEE 754 requires + - * / and the square root to be correctly rounded, so a fixed order of them has one result. This does not
+hold for sine, logarithm and similar functions, whose implementation the C library and NumPy choose by processor, nor for sums,
+norms and matrix products, whose order of summation depends on the width of vector registers and on the BLAS kernel.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 RADIANS = np.pi / 180
-"""Radians to the degree."""
+"""Radians per degree."""
 
 # π/2 and ln 2, each as a sum whose first parts are short enough for their products with small integers to be exact.
 _HALF_PI = tuple(map(float.fromhex, ("0x1.921fb544p+0", "0x0.42d18469p-32", "0x0.898cc51701b839a2p-64")))
@@ -29,8 +29,8 @@ _EXP = tuple(1 / math.factorial(k) for k in range(14, 1, -1))
 _LOG = tuple(2 / (2 * k + 1) for k in range(11, 0, -1))
 
 
-def _series(coefficients: tuple[float, ...], x: Any) -> Any:
-    """The polynomial c[0] x^n + ... + c[-1] x by Horner's scheme."""
+def _polynomial(coefficients: tuple[float, ...], x: Any) -> Any:
+    """Evaluate the polynomial c[0] x^n + ... + c[-1] x by Horner's scheme."""
     value = coefficients[0] * x
     for coefficient in coefficients[1:]:
         value = (value + coefficient) * x
@@ -42,60 +42,60 @@ def sin_cos(angle: float) -> tuple[float, float]: ...
 @overload
 def sin_cos(angle: Array) -> tuple[Array, Array]: ...
 def sin_cos(angle: Any) -> Any:
-    """Sine and cosine of angles in radians below 1e6 in magnitude, to 1e-15; floats for a number, arrays for an array."""
-    return _of_array(angle) if isinstance(angle, np.ndarray) else _of_number(float(angle))
+    """Compute sine and cosine to 1e-15 of angles in radians below 1e6 in magnitude; floats for a number, arrays for an array."""
+    return _sin_cos_array(angle) if isinstance(angle, np.ndarray) else _sin_cos_number(float(angle))
 
 
-def _of_number(angle: float) -> tuple[float, float]:
+def _sin_cos_number(angle: float) -> tuple[float, float]:
     turns = float(round(angle * (2 / np.pi)))
-    sine, cosine = _near_zero(_reduced(angle, turns))
+    sine, cosine = _sin_cos_near_zero(_reduce(angle, turns))
     return ((sine, cosine), (cosine, -sine), (-sine, -cosine), (-cosine, sine))[int(turns) % 4]
 
 
-def _of_array(angle: Array) -> tuple[Array, Array]:
+def _sin_cos_array(angle: Array) -> tuple[Array, Array]:
     turns = np.rint(angle * (2 / np.pi))
-    sine, cosine = _near_zero(_reduced(angle, turns))
+    sine, cosine = _sin_cos_near_zero(_reduce(angle, turns))
     quadrant = turns.astype(np.int64) % 4
     odd, lower, left = quadrant % 2 == 1, quadrant >= 2, (quadrant == 1) | (quadrant == 2)
     first, second = np.where(odd, cosine, sine), np.where(odd, sine, cosine)
     return np.where(lower, -first, first), np.where(left, -second, second)
 
 
-def _reduced(angle: Any, turns: Any) -> Any:
-    """What an angle is beyond that many quarter turns."""
+def _reduce(angle: Any, turns: Any) -> Any:
+    """Subtract a number of quarter turns from an angle."""
     return ((angle - turns * _HALF_PI[0]) - turns * _HALF_PI[1]) - turns * _HALF_PI[2]
 
 
-def _near_zero(angle: Any) -> tuple[Any, Any]:
-    """Sine and cosine of angles of at most π/4 in magnitude."""
+def _sin_cos_near_zero(angle: Any) -> tuple[Any, Any]:
+    """Compute sine and cosine of angles of at most π/4 in magnitude."""
     square = angle * angle
-    return angle + angle * _series(_SIN, square), 1 + _series(_COS, square)
+    return angle + angle * _polynomial(_SIN, square), 1 + _polynomial(_COS, square)
 
 
 def exp(x: Array) -> Array:
-    """The exponential, elementwise, of numbers below 700 in magnitude."""
+    """Compute the exponential, elementwise, of numbers below 700 in magnitude."""
     halvings = np.rint(x * (1 / _LN2[0]))
     r = (x - halvings * _LN2[0]) - halvings * _LN2[1]
-    return np.ldexp(1 + (r + r * _series(_EXP, r)), halvings.astype(np.int32))
+    return np.ldexp(1 + (r + r * _polynomial(_EXP, r)), halvings.astype(np.int32))
 
 
 def log(x: Array) -> Array:
-    """The natural logarithm, elementwise, of numbers above 0."""
+    """Compute the natural logarithm, elementwise, of numbers above 0."""
     mantissa, exponent = np.frexp(x)
     low = mantissa * mantissa < 0.5
     mantissa, exponent = np.where(low, 2 * mantissa, mantissa), exponent - low
     s = (mantissa - 1) / (mantissa + 1)
-    return exponent * _LN2[0] + (exponent * _LN2[1] + (2 * s + s * _series(_LOG, s * s)))
+    return exponent * _LN2[0] + (exponent * _LN2[1] + (2 * s + s * _polynomial(_LOG, s * s)))
 
 
 def power(x: Array, exponent: float) -> Array:
-    """Numbers, elementwise, of at least 0 to a power of at least 0."""
+    """Raise numbers of at least 0, elementwise, to a power of at least 0."""
     positive = x > 0
     return np.where(positive, exp(exponent * log(np.where(positive, x, 1.0))), 0.0 if exponent else 1.0)
 
 
 def arctan2(y: float, x: float) -> float:
-    """The angle of (x, y) in radians, from -π to π; 0 at the origin."""
+    """Return the angle of (x, y) in radians, from -π to π; 0 at the origin."""
     y, x = float(y), float(x)
     radius = math.sqrt(x * x + y * y)
     if radius == 0:
@@ -105,40 +105,40 @@ def arctan2(y: float, x: float) -> float:
     angle = np.pi / 2 - angle if abs(y) > abs(x) else angle
     angle = np.pi - angle if x < 0 else angle
     angle = -angle if y < 0 else angle
-    for _ in range(2):  # adds the sine of the error: it is then its cube by 6
+    for _ in range(2):  # adding the sine of the error leaves its cube over 6
         sine, cosine = sin_cos(angle)
         angle += (y * cosine - x * sine) / radius
     return angle
 
 
 def dot(a: Array, b: Array) -> Array:
-    """Inner products (...,) over the last axis of vectors, which is short, from its first to its last component."""
+    """Compute inner products (...,) over the short last axis of vectors, summed from the first component to the last."""
     products = a * b
-    found: Array = products[..., 0]
+    sums: Array = products[..., 0]
     for k in range(1, products.shape[-1]):
-        found = found + products[..., k]
-    return found
+        sums = sums + products[..., k]
+    return sums
 
 
 def norm(vectors: Array) -> Array:
-    """Lengths (...,) of vectors along the last axis, which is short."""
+    """Compute lengths (...,) of vectors along their short last axis."""
     return np.sqrt(dot(vectors, vectors))
 
 
 def product(a: Array, b: Array) -> Array:
-    """Matrix products (..., m, n) of small matrices (..., m, k) and (..., k, n)."""
-    found = a[..., :, :1] * b[..., :1, :]
+    """Multiply small matrices (..., m, k) and (..., k, n) to (..., m, n)."""
+    products = a[..., :, :1] * b[..., :1, :]
     for k in range(1, a.shape[-1]):
-        found = found + a[..., :, k : k + 1] * b[..., k : k + 1, :]
-    return found
+        products = products + a[..., :, k : k + 1] * b[..., k : k + 1, :]
+    return products
 
 
 def total(rows: Array) -> Array:
-    """The sum of rows (n, ...), n > 0, from the first to the last."""
-    found: Array = np.cumsum(rows, axis=0, dtype=np.float64)[-1]
-    return found
+    """Sum rows (n, ...), n > 0, from the first to the last."""
+    last: Array = np.cumsum(rows, axis=0, dtype=np.float64)[-1]
+    return last
 
 
 def mean(rows: Array) -> Array:
-    """The mean of rows (n, ...), n > 0."""
+    """Compute the mean of rows (n, ...), n > 0."""
     return total(rows) / len(rows)

@@ -1,4 +1,4 @@
-"""The little language of `--methods` and `--conditions`: `name`, `name[key=value, …]`, and `a+b` for a chain."""
+"""Parser of the names in `--methods`, `--datasets` and `--conditions`: `name`, `name[key=value, …]`; `a+b` is a chain."""
 
 from __future__ import annotations
 
@@ -15,7 +15,18 @@ _FORM = re.compile(r"^([A-Za-z_][\w\-./]*)(?:\[(.*)\])?$")
 
 
 def split_outside(text: str, separators: str) -> list[str]:
-    """Split at separator characters that stand outside brackets; empty parts are dropped."""
+    """Split at separator characters outside brackets; empty parts are dropped.
+
+    Args:
+        text: the text to split.
+        separators: characters to split at.
+
+    Raises:
+        InputError: an opening or closing bracket is missing.
+
+    >>> split_outside("fgr+icp[trim=.3,steps=4]", "+,")
+    ['fgr', 'icp[trim=.3,steps=4]']
+    """
     parts, depth = [""], 0
     for letter in text:
         depth += (letter == "[") - (letter == "]")
@@ -29,58 +40,86 @@ def split_outside(text: str, separators: str) -> list[str]:
 
 
 def split_list(values: list[str] | str) -> list[str]:
-    """A comma- or space-separated list, or several of them; commas inside brackets do not split."""
+    """Split a comma- or space-separated list, or several of them; separators inside brackets do not split.
+
+    >>> split_list(["icp[trim=.3,steps=4],fgr", "pca"])
+    ['icp[trim=.3,steps=4]', 'fgr', 'pca']
+    """
     text = values if isinstance(values, str) else ",".join(values)
     return split_outside(text, ", \t\n")
 
 
 @dataclass(frozen=True)
 class Spec:
-    """A name with parameters as written, such as `icp[trim=.3]`."""
+    """Name with its parameters as written, such as `icp[trim=.3]`."""
 
     name: str
     given: Mapping[str, str]
 
 
 def parse(text: str) -> Spec:
-    """Read `name` or `name[key=value, key=value]`."""
+    """Parse `name` or `name[key=value, key=value]`.
+
+    Raises:
+        InputError: the text has neither form.
+
+    >>> parse("icp[trim=.3, steps=4]")
+    Spec(name='icp', given={'trim': '.3', 'steps': '4'})
+    """
     match = _FORM.match(text.strip())
     if not match:
         raise InputError(f"'{text}' is not a name or name[key=value]")
     pairs = split_outside(match[2] or "", ",;")
-    wrong = [p for p in pairs if "=" not in p]
-    if wrong:
-        raise InputError(f"'{text}': '{wrong[0]}' has no value; write {match[1]}[{wrong[0]}=…]")
+    if bare := [p for p in pairs if "=" not in p]:
+        raise InputError(f"'{text}': '{bare[0]}' has no value; write {match[1]}[{bare[0]}=…]")
     return Spec(match[1], {k.strip(): v.strip() for k, v in (p.split("=", 1) for p in pairs)})
 
 
-def build(cls: type[T], spec: Spec, defaults: Mapping[str, Any], what: str) -> T:
-    """An instance of a dataclass from defaults and the parameters written in a spec, converted to the fields' types."""
+def build(cls: type[T], spec: Spec, defaults: Mapping[str, Any], kind: str) -> T:
+    """Create an instance of a dataclass from defaults and the parameters of a spec, converted to the fields' types.
+
+    Args:
+        cls: the dataclass.
+        spec: name and parameters as written.
+        defaults: values of fields that the spec does not give.
+        kind: what the name means in error messages, such as "method".
+
+    Raises:
+        InputError: a parameter does not exist, has the wrong type, or is out of range.
+
+    >>> @dataclasses.dataclass
+    ... class Icp:
+    ...     trim: float = 0.2
+    ...     steps: int = 30
+    >>> build(Icp, parse("icp[trim=.3]"), {"steps": 4}, "method")
+    Icp(trim=0.3, steps=4)
+    """
     hints = get_type_hints(cls)
     fields = {f.name for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
     values = dict(defaults)
     for key, text in spec.given.items():
         if key not in fields:
-            raise unknown(f"parameter of {what} {spec.name}", key, fields)
-        values[key] = _convert(text, hints[key], f"{what} {spec.name}: parameter {key}")
+            raise unknown(f"parameter of {kind} {spec.name}", key, fields)
+        values[key] = _convert(text, hints[key], f"{kind} {spec.name}: parameter {key}")
     try:
         return cls(**values)
     except ValueError as error:
-        raise InputError(f"{what} {spec.name}: {error}") from error
+        raise InputError(f"{kind} {spec.name}: {error}") from error
 
 
-def _convert(text: str, kind: Any, place: str) -> Any:
-    names = str(kind)
-    if kind is bool or names == "bool | None":
+def _convert(text: str, hint: Any, field: str) -> Any:
+    """Convert a text to the type of a field; `field` names it in errors."""
+    names = str(hint)
+    if hint is bool or names == "bool | None":
         if text.lower() in ("true", "yes", "1", "false", "no", "0"):
             return text.lower() in ("true", "yes", "1")
-        raise InputError(f"{place}: '{text}' is not true or false")
+        raise InputError(f"{field}: '{text}' is not true or false; write true or false")
     if text.lower() == "none" and "None" in names:
         return None
     for number in (int, float):
-        if kind is number or names.startswith(number.__name__ + " |"):
+        if hint is number or names.startswith(number.__name__ + " |"):
             try:
                 return number(text)
             except ValueError:
-                raise InputError(f"{place}: '{text}' is not of type {number.__name__}") from None
+                raise InputError(f"{field}: '{text}' is not of type {number.__name__}") from None
     return text

@@ -1,6 +1,6 @@
-"""What a data set is: a source of objects (`DataSet`) or of real pairs (`PairSet`).
+"""Base classes of data sets: sources of objects (`DataSet`) and of real pairs (`PairSet`).
 
-A subclass in a file of this folder (or of a `--plugins` folder) is found by its file and named after it.
+The registry finds a subclass by its file, in this folder or in a `--plugins` folder, and names it after the file.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Points = NDArray[np.float64]
 
 
 class NotEnoughPoints(ValueError):
-    """The object cannot give that many distinct points. The problem is `skipped` with this reason."""
+    """An object has too few distinct points. The problem is `skipped` with this reason."""
 
 
 class Shape(ABC):
-    """One object: name, category, rotational symmetry in its own frame, and its surface.
+    """Object with a name, a category, a rotational symmetry and a surface.
 
-    `symmetry` is a name `datasets.symmetry` understands ("C1", "C4", "Dinf", …); None where it is not known.
+    `symmetry` is a name that `datasets.symmetry` defines ("C1", "C4", "Dinf", …); None where it is unknown.
     """
 
     name: str
@@ -38,12 +38,12 @@ class Shape(ABC):
 
     @property
     def symmetry_frame(self) -> NDArray[np.float64]:
-        """The pose (4, 4) in the object's own frame of the frame in which `symmetry` is meant; mostly the same."""
+        """Pose (4, 4), in the object's frame, of the frame that `symmetry` refers to; the identity by default."""
         return np.eye(4)
 
     @abstractmethod
     def samples(self, points: int, count: int, rng: np.random.Generator) -> list[Points]:
-        """`count` independent samples, (points, 3) float64 each, that share no point.
+        """Draw `count` independent samples, (points, 3) float64 each, that share no point.
 
         Raises:
             NotEnoughPoints: the object is a fixed point set and has fewer than points x count.
@@ -52,7 +52,7 @@ class Shape(ABC):
 
 @dataclass(frozen=True, eq=False)
 class PointShape(Shape):
-    """An object known only by fixed points (P, 3). Samples are disjoint subsets; no point is ever repeated."""
+    """Object given by fixed points (P, 3). Samples are disjoint subsets; no point is repeated."""
 
     name: str
     category: str
@@ -60,16 +60,17 @@ class PointShape(Shape):
     symmetry: str | None = None
 
     def samples(self, points: int, count: int, rng: np.random.Generator) -> list[Points]:
-        have = len(self.cloud)
-        if points * count > have:
-            raise NotEnoughPoints(f"{self.name} has {have} fixed points; {count} x {points} distinct ones were asked")
-        order = rng.permutation(have)[: points * count].reshape(count, points)
+        """Draw disjoint random subsets of the points."""
+        available = len(self.cloud)
+        if points * count > available:
+            raise NotEnoughPoints(f"{self.name} has {available} fixed points; {count} x {points} are needed")
+        order = rng.permutation(available)[: points * count].reshape(count, points)
         return [np.asarray(self.cloud[rows], dtype=np.float64) for rows in order]
 
 
 @dataclass(frozen=True, eq=False)
 class MeshShape(Shape):
-    """An object known by its triangles (T, 3, 3); samples are area-uniform and without end."""
+    """Object given by triangles (T, 3, 3); samples are uniform by area, of any size."""
 
     name: str
     category: str
@@ -78,6 +79,7 @@ class MeshShape(Shape):
     _cumulative: list[NDArray[np.float64]] = field(default_factory=list, repr=False)
 
     def samples(self, points: int, count: int, rng: np.random.Generator) -> list[Points]:
+        """Draw points uniformly by area."""
         if not self._cumulative:
             self._cumulative.append(np.cumsum(triangle_areas(self.triangles)))
         both = sample_triangles(self.triangles, self._cumulative[0], points * count, rng)
@@ -85,13 +87,13 @@ class MeshShape(Shape):
 
 
 def triangle_areas(triangles: Points) -> NDArray[np.float64]:
-    """Areas (T,) of triangles (T, 3, 3)."""
+    """Compute the areas (T,) of triangles (T, 3, 3)."""
     cross = np.cross(triangles[:, 1] - triangles[:, 0], triangles[:, 2] - triangles[:, 0])
     return 0.5 * portable.norm(cross)
 
 
 def sample_triangles(triangles: Points, cumulative: NDArray[np.float64], n: int, rng: np.random.Generator) -> Points:
-    """n area-uniform points (n, 3) on triangles (T, 3, 3) with cumulative areas (T,)."""
+    """Draw n points (n, 3), uniform by area, on triangles (T, 3, 3) with cumulative areas (T,)."""
     u = rng.random((3, n))
     chosen = triangles[np.searchsorted(cumulative, u[0] * cumulative[-1], side="right").clip(max=len(triangles) - 1)]
     root = np.sqrt(u[1])[:, None]
@@ -100,147 +102,149 @@ def sample_triangles(triangles: Points, cumulative: NDArray[np.float64], n: int,
 
 
 def centred_in_unit_sphere(triangles: Points) -> Points:
-    """Triangles (T, 3, 3) moved so that the surface's centroid is 0 and scaled so that the farthest vertex is at 1."""
+    """Move triangles (T, 3, 3) so that the surface's centroid is 0, and scale them so that the farthest vertex is at 1."""
     areas = triangle_areas(triangles)
-    whole = portable.total(areas) if len(areas) else 0.0
-    if not whole > 0:
+    area = portable.total(areas) if len(areas) else 0.0
+    if not area > 0:
         raise ValueError("the surface has no area")
     centres = (triangles[:, 0] + triangles[:, 1] + triangles[:, 2]) / 3
-    moved = triangles - portable.total(areas[:, None] * centres) / whole
+    moved = triangles - portable.total(areas[:, None] * centres) / area
     return moved / portable.norm(moved).max()
 
 
 class Data(ABC):
-    """What data sets of objects and of pairs have in common.
+    """Common base of data sets of objects and of pairs.
 
     Annotated fields of a subclass are its parameters (`folder[path=scans]`), each with a default value; `root`, the folder given
-    by `--data`, is none of them. Nothing is read before it is needed, and then kept (`cached_property`).
+    by `--data`, is not a parameter. Files are read when first needed and then cached (`cached_property`).
 
-    Class attributes: `licence`, `where` (how to get it).
+    Class attributes: `licence`, `where` (how to get the data).
     """
 
     licence: ClassVar[str] = ""
     where: ClassVar[str] = ""
     name: str = ""
-    """What the registry knows it as."""
+    """Name in the registry."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if cls.__module__ != __name__:  # what the bases below declare are no parameters
+        if cls.__module__ != __name__:  # fields of the base classes below are not parameters
             dataclass(init=False, eq=False, repr=False)(cls)
 
     def __init__(self, root: Path | None = None, **parameters: Any) -> None:
         fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(self)  # type: ignore[arg-type]
-        if strange := set(parameters) - {f.name for f in fields}:
-            raise TypeError(f"{type(self).__name__} has no parameter {', '.join(sorted(strange))}")
+        if surplus := set(parameters) - {f.name for f in fields}:
+            raise TypeError(f"{type(self).__name__} has no parameter {', '.join(sorted(surplus))}")
         self.root = root
-        for one in fields:
-            setattr(self, one.name, parameters.get(one.name, one.default))
+        for parameter in fields:
+            setattr(self, parameter.name, parameters.get(parameter.name, parameter.default))
         self.check()
 
-    def check(self) -> None:  # noqa: B027 - most have nothing to check
+    def check(self) -> None:  # noqa: B027 - most data sets have nothing to check
         """Raise ValueError if a parameter is out of range."""
 
     @property
     def domain(self) -> str:
-        """What the data are about, for learned methods to choose their weights by."""
+        """Name of the kind of data, by which learned methods choose their weights."""
         return self.name
 
     @property
     def archives(self) -> tuple[Archive, ...]:
-        """What `bench.py data` can fetch of it."""
+        """Archives that `bench.py data` can download."""
         return ()
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What a run says of the data: files left out, and the like."""
+        """Remarks on the data that a run prints, such as the number of skipped files."""
         return ()
 
     def contents(self, split: str) -> dict[str, Any]:
-        """What copy of the data is on disk, for sets of which there are several: counts and SHA-256; plain JSON values."""
+        """Identify the copy of the data on disk, for data sets with several versions: counts and SHA-256, as JSON values."""
         return {}
 
     @abstractmethod
     def prepare(self) -> str:
-        """Read everything once, so that it is checked and cached; returns what there is, in words."""
+        """Read everything once to check and cache it; return a summary in words."""
 
     def place(self, path: str) -> Path:
-        """A file or folder given as a parameter: below the data root, else below the current folder.
+        """Return the path of a file or folder given as a parameter: below the data root, else below the current folder.
 
         Raises:
-            InputError: it is in neither.
+            InputError: it exists in neither.
         """
         root = self.root or Path("data")
-        for found in (root / path, Path(path)):
-            if path and found.exists():
-                return found
+        for candidate in (root / path, Path(path)):
+            if path and candidate.exists():
+                return candidate
         raise InputError(
             f"{self.name}: path '{path}' is neither below {root} nor below the current folder; {self.where}"
         )
 
 
 class DataSet(Data):
-    """A source of objects in a train and a test split.
+    """Source of objects in a train and a test split.
 
-    `categories` are names in the order of their labels; `fixed_points` is the most points an object has, None if it has
-    a surface and so gives as many as asked.
+    `categories` are names in the order of their labels; `fixed_points` is the number of points that every object has, None
+    if objects are surfaces, which can be sampled at any number of points.
     """
 
     categories: tuple[str, ...]
     fixed_points: int | None = None
 
     def prepare(self) -> str:
-        """Read both splits."""
+        """Read both splits and return their sizes."""
         counts = {split: self.labels(split) for split in ("train", "test")}
         return ", ".join(f"{'endless' if k is None else len(k)} {split} objects" for split, k in counts.items())
 
     @abstractmethod
     def labels(self, split: str) -> NDArray[np.integer[Any]] | None:
-        """Label (n,) of each object of "train" or "test"; None if objects are without end (label = index mod categories)."""
+        """Return the labels (n,) of the objects of a split; None if it is endless (label = index mod categories)."""
 
     @abstractmethod
     def shape(self, split: str, index: int) -> Shape:
-        """The object with that index in the split."""
+        """Return the object with an index in a split."""
 
     def pick(self, split: str, number: int, seed: int, labels: tuple[int, ...] | None = None) -> int:
-        """The index of the object of problem `number`: a seeded order over the objects, restricted to some labels.
+        """Return the index of the object of problem `number`, in a seeded order over the objects of some labels.
 
-        Finite splits are permuted (and started again when used up); endless ones go through the categories in turn.
+        Finite splits are permuted (and repeated when used up); endless ones cycle through the categories.
         """
-        kinds = labels if labels is not None else tuple(range(len(self.categories)))
+        chosen = labels if labels is not None else tuple(range(len(self.categories)))
         known = self.labels(split)
         if known is None:
-            turn, place = divmod(number, len(kinds))
+            cycle, position = divmod(number, len(chosen))
             first = int(rng_of("pick", split, seed).integers(2**20))
-            return (first + turn) * len(self.categories) + kinds[place]
-        order = self._order(split, seed, kinds)
+            return (first + cycle) * len(self.categories) + chosen[position]
+        order = self._order(split, seed, chosen)
         return int(order[number % len(order)])
 
-    def _order(self, split: str, seed: int, kinds: tuple[int, ...]) -> NDArray[np.integer[Any]]:
-        """The seeded order of a finite split's objects of some labels, kept."""
-        kept: dict[Any, NDArray[np.integer[Any]]] = self.__dict__.setdefault("_orders", {})
-        key = (split, seed, kinds)
-        if key not in kept:
+    def _order(self, split: str, seed: int, labels: tuple[int, ...]) -> NDArray[np.integer[Any]]:
+        """Return the seeded order of a finite split's objects of some labels; computed once."""
+        orders: dict[Any, NDArray[np.integer[Any]]] = self.__dict__.setdefault("_orders", {})
+        key = (split, seed, labels)
+        if key not in orders:
             known = self.labels(split)
             assert known is not None
-            rows = np.flatnonzero(np.isin(known, kinds))
+            rows = np.flatnonzero(np.isin(known, labels))
             if not len(rows):
-                raise InputError(f"{type(self).__name__}: no {split} object of the categories asked for")
-            kept[key] = rng_of("order", split, seed).permutation(rows)
-        return kept[key]
+                raise InputError(
+                    f"{type(self).__name__}: no {split} object of these categories; choose another condition"
+                )
+            orders[key] = rng_of("order", split, seed).permutation(rows)
+        return orders[key]
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Two real scans and the truth.
+    """Two real scans and their true relative pose.
 
     Attributes:
-        name, scene: what it is called, and what it is counted under (the category).
+        name, scene: name of the pair, and of its scene, which is its category.
         source, target: (N, 3) and (M, 3), each in its own frame; in metres unless the data set says otherwise.
         T_target_source: (4, 4) float64, maps source points into the target's frame.
-        overlap: share of the source that the target shows too; NaN where it is not known.
-        information: (6, 6) matrix of `gt.info`, None where there is none.
-        source_pose, symmetry, evaluation, origin: what an exported problem kept of its own (see `datasets.problems`).
+        overlap: share of the source that the target also shows; NaN where it is unknown.
+        information: (6, 6) matrix of `gt.info`, None where it is missing.
+        source_pose, symmetry, evaluation, origin: fields of an exported problem (see `datasets.problems.Problem`).
     """
 
     name: str
@@ -257,21 +261,21 @@ class Pair:
 
 
 class PairSet(Data):
-    """A source of real pairs, which have their own poses. Its one condition is `real`; no pair comes twice in a run."""
+    """Source of real pairs with given poses. Its only condition is `real`; a run uses no pair twice."""
 
     shuffled: ClassVar[bool] = True
-    """Whether pairs come in a seeded order, so that the first few are of all scenes, or in that of the file."""
+    """Whether pairs come in a seeded order, so that the first few cover all scenes, or in the order of the file."""
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many pairs there are."""
+        """Return the number of pairs."""
 
     @abstractmethod
     def pair(self, row: int) -> Pair:
-        """The pair with that row, 0 <= row < len."""
+        """Return the pair of a row, 0 <= row < len."""
 
     def pick(self, number: int, seed: int) -> int:
-        """The row of the pair of problem `number`."""
+        """Return the row of the pair of problem `number`."""
         if not self.shuffled:
             return number
         orders: dict[int, NDArray[np.intp]] = self.__dict__.setdefault("_orders", {})
@@ -280,5 +284,5 @@ class PairSet(Data):
         return int(orders[seed][number])
 
     def prepare(self) -> str:
-        """Find all pairs."""
+        """Find all pairs and return their number in words."""
         return f"{len(self)} pairs"

@@ -1,4 +1,4 @@
-"""How two clouds are made of one object. Each condition is a small frozen dataclass; its fields are its parameters."""
+"""Conditions: how the two clouds of a problem are generated. Each is a frozen dataclass; its fields are its parameters."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from datasets.visibility import overlap, visible_on_grid, visible_points
 
 Cloud = NDArray[np.float64]
 DENSE = 100_000
-"""Points sampled of a surface before a depth camera looks at it: the grid hides next to nothing of a thousand."""
+"""Points sampled on a surface for a depth camera: with only a thousand, the grid would hide almost none."""
 
 
 class Clouds(NamedTuple):
-    """Source (N, 3), target (M, 3) and the share of the source's surface that the target shows too."""
+    """Source (N, 3), target (M, 3) and the share of the source's surface that the target also shows."""
 
     source: Cloud
     target: Cloud
@@ -30,42 +30,49 @@ class Clouds(NamedTuple):
 
 @dataclass(frozen=True)
 class Clean:
-    """The same N points in both clouds; the target's order is shuffled."""
+    """Same N points in both clouds; the target's order is shuffled."""
 
     independent: ClassVar[int] = 1
-    """How many independent samples of the object a problem needs."""
+    """Number of independent samples of the object that a problem needs."""
     unseen_half: ClassVar[bool] = False
+    """Whether only objects of half of the categories are used (see `labels_allowed`)."""
     real: ClassVar[bool] = False
-    """Whether it takes real pairs as they are, rather than posing an object."""
+    """Whether it uses real pairs at their own poses instead of posing an object."""
 
     def make(
         self, shape: Shape, points: int, source_pose: Matrix, target_pose: Matrix, rng: np.random.Generator
     ) -> Clouds:
-        """The two clouds of an object at its two poses (4, 4), with `points` points each."""
+        """Generate the two clouds of an object at its two poses (4, 4), with `points` points each."""
         samples = shape.samples(points, self.independent, rng)
         source, target = move(source_pose, samples[0]), move(target_pose, rng.permutation(samples[-1]))
         return Clouds(self.disturb(source, rng), self.disturb(target, rng))
 
     def disturb(self, cloud: Cloud, rng: np.random.Generator) -> Cloud:
-        """What the sensor does to a cloud: here nothing."""
+        """Return the cloud with sensor noise: here unchanged."""
         return cloud
 
-    def points_given(self, asked: int, fixed: int | None) -> int:
-        """The N a data set with `fixed` points an object gives when `asked` points are asked for.
+    def points_available(self, requested: int, fixed: int | None) -> int:
+        """Return the number of points per cloud that a data set can provide.
+
+        Args:
+            requested: the number of points that the run requests.
+            fixed: the number of points that every object has; None for surfaces.
 
         Raises:
-            NotEnoughPoints: an object has fewer than `asked` points.
+            NotEnoughPoints: an object has fewer than the requested points.
         """
-        if fixed is None or asked * self.independent <= fixed:
-            return asked
-        if asked > fixed:
-            raise NotEnoughPoints(f"objects have {fixed} fixed points, {asked} were asked; points are never repeated")
+        if fixed is None or requested * self.independent <= fixed:
+            return requested
+        if requested > fixed:
+            raise NotEnoughPoints(
+                f"objects have {fixed} fixed points, {requested} are requested; points are never repeated"
+            )
         return fixed // self.independent
 
 
 @dataclass(frozen=True)
 class Noisy(Clean):
-    """As clean, then independent Gaussian noise on each cloud, clipped."""
+    """As clean, with independent clipped Gaussian noise on each cloud."""
 
     sigma: float = 0.01
     clip: float = 0.05
@@ -81,16 +88,16 @@ class Noisy(Clean):
 
 @dataclass(frozen=True)
 class Unseen(Noisy):
-    """As noisy; objects of the second half of the categories, which methods for this condition were not trained on."""
+    """As noisy, on objects of the second half of the categories, which weights for this condition were not trained on."""
 
     unseen_half: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
 class Resampled(Noisy):
-    """Independent samples of the surface for source and target, plus noise: no shared points at all.
+    """Independent samples of the surface for source and target, plus noise: no shared point.
 
-    A data set of fixed points gives disjoint subsets, so at most half its points to each cloud.
+    Of fixed points the clouds are disjoint subsets, with at most half of the points each.
     """
 
     independent: ClassVar[int] = 2
@@ -98,7 +105,7 @@ class Resampled(Noisy):
 
 @dataclass(frozen=True)
 class Outliers(Noisy):
-    """As noisy; a share of each cloud's points is replaced by uniform ones in the cube around the object."""
+    """As noisy, with a share of each cloud's points replaced by uniform ones in the cube around the object."""
 
     fraction: float = 0.3
 
@@ -108,7 +115,7 @@ class Outliers(Noisy):
             raise ValueError("fraction must be at least 0 and below 1")
 
     def disturb(self, cloud: Cloud, rng: np.random.Generator) -> Cloud:
-        """Noise, then outliers uniform in the cube [-1, 1]³ about the cloud's centroid, at random places in the order."""
+        """Add noise, then replace random rows by outliers, uniform in the cube [-1, 1]³ about the cloud's centroid."""
         noisy = super().disturb(cloud, rng)
         rows = rng.permutation(len(cloud))[: round(self.fraction * len(cloud))]
         noisy[rows] = portable.mean(cloud) + rng.uniform(-1, 1, (len(rows), 3))
@@ -117,7 +124,7 @@ class Outliers(Noisy):
 
 @dataclass(frozen=True)
 class Density(Resampled):
-    """As resampled; the target has another number of points than the source."""
+    """As resampled, with another number of points in the target than in the source."""
 
     target: int = 512
 
@@ -129,25 +136,27 @@ class Density(Resampled):
     def make(
         self, shape: Shape, points: int, source_pose: Matrix, target_pose: Matrix, rng: np.random.Generator
     ) -> Clouds:
-        """Source of `points` and target of `target` points, from one draw that is cut, so that they share none."""
+        """Generate a source of `points` and a target of `target` points from one sample, so that they share none."""
         sample = shape.samples(points + self.target, 1, rng)[0]
         source, target = move(source_pose, sample[:points]), move(target_pose, sample[points:])
         return Clouds(self.disturb(source, rng), self.disturb(target, rng))
 
-    def points_given(self, asked: int, fixed: int | None) -> int:
-        """The N of the source that a data set with `fixed` points an object gives beside the target's."""
+    def points_available(self, requested: int, fixed: int | None) -> int:
+        """Return the number of points of the source that remain beside those of the target."""
         if fixed is not None and fixed <= self.target:
-            raise NotEnoughPoints(f"objects have {fixed} fixed points, and the target alone takes {self.target}")
-        if fixed is not None and asked > fixed:
-            return super().points_given(asked, fixed)
-        return asked if fixed is None else min(asked, fixed - self.target)
+            raise NotEnoughPoints(
+                f"objects have {fixed} fixed points, and the target alone needs {self.target}; lower target"
+            )
+        if fixed is not None and requested > fixed:
+            return super().points_available(requested, fixed)
+        return requested if fixed is None else min(requested, fixed - self.target)
 
 
 @dataclass(frozen=True)
 class Partial(Noisy):
-    """Each cloud is what its own orthographic depth camera sees: the paper's supplement, on a 200 x 200 grid.
+    """Each cloud as its own orthographic depth camera sees it, on a 200 x 200 grid (DeepGMR's supplement).
 
-    `visibility` "grid" needs a surface to sample densely; "hpr" (hidden-point removal) is its substitute for fixed points.
+    `visibility` "grid" needs a surface to sample densely; "hpr" (hidden-point removal) replaces it for fixed points.
     A cloud has at most N points: a thin object seen edge-on shows fewer, and none is repeated.
     """
 
@@ -161,58 +170,78 @@ class Partial(Noisy):
     def make(
         self, shape: Shape, points: int, source_pose: Matrix, target_pose: Matrix, rng: np.random.Generator
     ) -> Clouds:
-        """Both views, in the frames of their poses; the overlap is measured on all that each view shows."""
+        """Generate both views, each in the frame of its pose; the overlap is measured on all points that each view shows."""
         dense = shape.samples(DENSE, 2, rng) if self.visibility == "grid" else shape.samples(2 * points, 1, rng) * 2
-        see = visible_on_grid if self.visibility == "grid" else visible_points
-        seen = [
-            cloud[see(rotate(pose[:3, :3], cloud))]
+        visible_rows = visible_on_grid if self.visibility == "grid" else visible_points
+        views = [
+            cloud[visible_rows(rotate(pose[:3, :3], cloud))]
             for cloud, pose in zip(dense, (source_pose, target_pose), strict=True)
         ]
-        source, target = (rng.permutation(s)[:points] for s in seen)
+        source, target = (rng.permutation(view)[:points] for view in views)
         moved = move(source_pose, source), move(target_pose, target)
-        return Clouds(self.disturb(moved[0], rng), self.disturb(moved[1], rng), overlap(seen[0], seen[1]))
+        return Clouds(self.disturb(moved[0], rng), self.disturb(moved[1], rng), overlap(views[0], views[1]))
 
-    def points_given(self, asked: int, fixed: int | None) -> int:
-        """As others; a fixed point set is refused where only a densely sampled surface will do."""
+    def points_available(self, requested: int, fixed: int | None) -> int:
+        """Return the number of points per cloud; half of the fixed points are visible on average.
+
+        Raises:
+            NotEnoughPoints: the grid needs a surface, and the data set has fixed points.
+        """
         if self.visibility == "grid" and fixed is not None:
-            raise NotEnoughPoints("a depth camera needs a surface to sample; for fixed points: partial[visibility=hpr]")
-        return asked if fixed is None or asked > fixed else min(asked, fixed // 2)
+            raise NotEnoughPoints(
+                "a depth camera needs a surface to sample; for fixed points, use partial[visibility=hpr]"
+            )
+        return requested if fixed is None or requested > fixed else min(requested, fixed // 2)
 
 
 @dataclass(frozen=True)
 class Real(Clean):
-    """Real pairs as they are, at their own poses, thinned to N points where they have more; for sets of pairs alone."""
+    """Real pairs at their own poses, subsampled to N points where they have more; for data sets of pairs only."""
 
     real: ClassVar[bool] = True
 
     def make(
         self, shape: Shape, points: int, source_pose: Matrix, target_pose: Matrix, rng: np.random.Generator
     ) -> Clouds:
-        """Always an InputError: one object is no pair."""
+        """Raise an InputError, since one object is not a pair."""
         raise InputError(f"condition real: {shape.name} is one object, not a pair of scans; use another condition")
 
 
 CONDITIONS: dict[str, type[Clean]] = {
     c.__name__.lower(): c for c in (Clean, Noisy, Unseen, Resampled, Outliers, Density, Partial, Real)
 }
-
+"""Classes of the conditions by name."""
 
 REAL = Real.__name__.lower()
-"""The one condition of real pairs."""
+"""Name of the only condition of real pairs."""
 
 
 @lru_cache(maxsize=256)
 def condition(text: str) -> Clean:
-    """The condition written as `noisy` or `noisy[sigma=0.02]`."""
+    """Parse a condition written as `noisy` or `noisy[sigma=0.02]`.
+
+    Raises:
+        InputError: the condition or a parameter does not exist, or a value is out of range.
+
+    >>> condition("noisy[sigma=0.02]")
+    Noisy(sigma=0.02, clip=0.05)
+    >>> condition("nosy")
+    Traceback (most recent call last):
+        ...
+    common.errors.UnknownName: unknown condition 'nosy'; did you mean noisy or density?
+    """
     spec = specs.parse(text)
     if spec.name not in CONDITIONS:
         raise unknown("condition", spec.name, CONDITIONS)
     return specs.build(CONDITIONS[spec.name], spec, {}, "condition")
 
 
-def labels_allowed(made: Clean, split: str, categories: int) -> tuple[int, ...] | None:
-    """Labels whose objects a condition takes from a split: all, or for `unseen` the first half (train) or second (test)."""
-    if not made.unseen_half:
+def labels_allowed(condition: Clean, split: str, categories: int) -> tuple[int, ...] | None:
+    """Return the labels of the objects that a condition uses; None for all.
+
+    For `unseen` these are the first half of the categories in the train split, and the second in the test split.
+    """
+    if not condition.unseen_half:
         return None
     half = categories // 2
     return tuple(range(half)) if split == "train" else tuple(range(half, categories))

@@ -1,4 +1,4 @@
-"""Fragments of indoor scans with their true poses, in the layout of 3DMatch (Zeng 2017) and Redwood (Choi 2015)."""
+"""Fragments of indoor scans with ground-truth poses, in the layout of 3DMatch (Zeng 2017) and Redwood (Choi 2015)."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from numpy.typing import NDArray
 
 from common.errors import InputError
 from datasets.base import Pair, PairSet
-from datasets.cache import Arrays, kept
-from datasets.formats import bad_remark, read_all
-from datasets.scans import check_rigid, overlaps, packed, unpacked
+from datasets.cache import Arrays, load_or_compute
+from datasets.formats import read_all, skipped_remark
+from datasets.scans import check_rigid, cloud_at, concatenate_clouds, overlaps
 
 _FRAGMENT = re.compile(r"cloud_bin_(\d+)\.(ply|pcd)")
 
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """A scene's clouds and pairs.
+    """Clouds and pairs of a scene.
 
     Attributes:
-        arrays: `points`, `start` (see `scans.packed`); `pairs` (n, 2) target and source as rows of the clouds, `numbers` the
-            same as in their names, `T` (n, 4, 4), `information` (n, 6, 6) or NaN, `overlap` (n,), `bad` what does not read.
+        arrays: `points`, `start` (see `scans.concatenate_clouds`); `pairs` (n, 2) target and source as rows of the clouds,
+            `numbers` (n, 2) the numbers in their names, `T` (n, 4, 4), `information` (n, 6, 6) or NaN, `overlap` (n,), `bad`
+            the errors of files that cannot be read.
     """
 
     name: str
@@ -59,7 +60,7 @@ class Fragments(PairSet):
         return len(self._rows)
 
     def pair(self, row: int) -> Pair:
-        """A pair of fragments, each in the frame of its file."""
+        """Return a pair of fragments, each in the frame of its file."""
         number, k = self._rows[row]
         scene = self.scenes[number]
         (target, source), (i, j) = scene.arrays["pairs"][k], scene.arrays["numbers"][k]
@@ -67,19 +68,19 @@ class Fragments(PairSet):
         return Pair(
             f"{scene.name}/{j}-{i}",
             scene.name,
-            *(unpacked(scene.arrays, source), unpacked(scene.arrays, target), np.array(scene.arrays["T"][k])),
+            *(cloud_at(scene.arrays, source), cloud_at(scene.arrays, target), np.array(scene.arrays["T"][k])),
             overlap=float(scene.arrays["overlap"][k]),
             information=information if np.isfinite(information).all() else None,
         )
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """How many files are left out."""
-        return bad_remark([str(b) for s in self.scenes for b in s.arrays["bad"]])
+        """Number of skipped files."""
+        return skipped_remark([str(b) for s in self.scenes for b in s.arrays["bad"]])
 
     @cached_property
     def scenes(self) -> list[Scene]:
-        """Every scene of the path."""
+        """Scenes of the path."""
         top = self.place(self.path)
         folders = [f for f in (top, *sorted(top.glob("*/"))) if any(f.glob("cloud_bin_*"))]
         if not folders:
@@ -88,12 +89,12 @@ class Fragments(PairSet):
 
     @cached_property
     def _rows(self) -> list[tuple[int, int]]:
-        """Number of the scene and of the pair, for every pair that is asked for."""
+        """Number of the scene and of the pair, for every pair that the parameters select."""
         rows = []
         for number, scene in enumerate(self.scenes):
             i, j = scene.arrays["numbers"].reshape(-1, 2).T
-            wanted = (self.adjacent | (abs(j - i) > 1)) & (scene.arrays["overlap"] >= self.min_overlap)
-            rows += [(number, int(k)) for k in np.flatnonzero(wanted)]
+            selected = (self.adjacent | (abs(j - i) > 1)) & (scene.arrays["overlap"] >= self.min_overlap)
+            rows += [(number, int(k)) for k in np.flatnonzero(selected)]
         if not rows:
             raise InputError(
                 f"{self.place(self.path)}: no pair with overlap {self.min_overlap:g} or more; lower min_overlap"
@@ -111,9 +112,9 @@ class Fragments(PairSet):
             )
         info = logs[0].with_name("gt.info")
         clouds = dict(sorted(files.items()))
-        what = f"fragments near {self.near} skip_bad {self.skip_bad}"
-        read = [*clouds.values(), logs[0], *([info] if info.is_file() else [])]
-        return Scene(folder.name, kept(what, read, lambda: self._read(clouds, logs[0], info)))
+        name = f"fragments near {self.near} skip_bad {self.skip_bad}"
+        inputs = [*clouds.values(), logs[0], *([info] if info.is_file() else [])]
+        return Scene(folder.name, load_or_compute(name, inputs, lambda: self._read(clouds, logs[0], info)))
 
     def _read(self, files: dict[int, Path], log: Path, info: Path) -> dict[str, NDArray[np.generic]]:
         geometries, bad = read_all(files.values(), self.skip_bad)
@@ -121,9 +122,9 @@ class Fragments(PairSet):
         blocks = read_log(log, 4)
         check_rigid(np.array([m for _, _, m in blocks]), f"{log}: matrix {{row}} (from 0)")
         for i, j, _ in blocks:
-            if lost := {i, j} - set(files):
+            if missing := {i, j} - set(files):
                 raise InputError(
-                    f"{log}: names fragment {lost.pop()}, but there is no such cloud_bin file; copy it again"
+                    f"{log}: names fragment {missing.pop()}, but its cloud_bin file is missing; copy it again"
                 )
         matrices = {(i, j): m for i, j, m in blocks if i in clouds and j in clouds}
         known = {(i, j): m for i, j, m in read_log(info, 6)} if info.is_file() else {}
@@ -131,7 +132,7 @@ class Fragments(PairSet):
         row = {number: r for r, number in enumerate(clouds)}
         T = [matrices[p] for p in pairs]
         return {
-            **packed(list(clouds.values())),
+            **concatenate_clouds(list(clouds.values())),
             "pairs": np.array([(row[i], row[j]) for i, j in pairs], dtype=np.int64).reshape(-1, 2),
             "numbers": np.array(pairs, dtype=np.int64).reshape(-1, 2),
             "T": np.array(T).reshape(-1, 4, 4),
@@ -142,13 +143,13 @@ class Fragments(PairSet):
 
 
 def read_log(file: Path, size: int) -> list[tuple[int, int, NDArray[np.float64]]]:
-    """Blocks of Redwood's `.log` (size 4) or `.info` (size 6): a line `i j n`, then a matrix (size, size).
+    """Read the blocks of a Redwood `.log` (size 4) or `.info` (size 6): a line `i j n`, then a matrix (size, size).
 
     Raises:
-        InputError: a block is not whole or holds no numbers.
+        InputError: a block is incomplete or does not consist of numbers.
     """
     lines = [line.split() for line in file.read_text(errors="replace").splitlines() if line.strip()]
-    found = []
+    blocks = []
     for start in range(0, len(lines), size + 1):
         block = lines[start : start + size + 1]
         try:
@@ -157,9 +158,9 @@ def read_log(file: Path, size: int) -> list[tuple[int, int, NDArray[np.float64]]
             if matrix.shape != (size, size):
                 raise ValueError(f"{matrix.shape} numbers")
         except ValueError as error:
-            place = f"{file}: block {start // (size + 1)} (from 0)"
-            raise InputError(f"{place} is not 'i j n' and {size} x {size} numbers ({error}); copy it again") from error
-        found.append((i, j, matrix))
-    if not found:
+            origin = f"{file}: block {start // (size + 1)} (from 0)"
+            raise InputError(f"{origin} is not 'i j n' and {size} x {size} numbers ({error}); copy it again") from error
+        blocks.append((i, j, matrix))
+    if not blocks:
         raise InputError(f"{file}: empty; copy it again")
-    return found
+    return blocks

@@ -1,4 +1,4 @@
-"""ModelNet40 (Wu et al., CVPR 2015), in the two layouts people have on disk: HDF5 points and OFF meshes."""
+"""ModelNet40 (Wu et al., CVPR 2015) in its two common layouts: HDF5 points and OFF meshes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import InputError
+from common.errors import InputError, MalformedFile
 from datasets.base import DataSet, MeshShape, PointShape, Shape, centred_in_unit_sphere
-from datasets.cache import Arrays, kept
+from datasets.cache import Arrays, load_or_compute
 from datasets.download import Archive
-from datasets.formats import Complaint, Geometry, read
+from datasets.formats import Geometry, read
 from datasets.symmetry_estimate import Estimated, check_choice, with_symmetry
 
 CATEGORIES = tuple(
@@ -46,16 +46,15 @@ LAYOUTS = {
         MESH_FOLDER,
     ),
 }
-"""Archive of each layout; the folder it unpacks to tells which one is there."""
+"""Archive of each layout; its folder identifies the layout on disk."""
 
 
 class ModelNet40(DataSet):
     """ModelNet40 with its official train/test split.
 
-    `ROOT/modelnet40/modelnet40_ply_hdf5_2048/` holds fixed points, taken as they are: centred, in the unit sphere.
+    `ROOT/modelnet40/modelnet40_ply_hdf5_2048/` holds fixed points, used unchanged: centred, in the unit sphere.
     `ROOT/modelnet40/ModelNet40/` holds OFF meshes, centred at the area centroid and scaled to the unit sphere. `layout` is
-    `points`, `meshes`, or `any`: the points if they are there. Symmetries of the objects are not known; `symmetry=estimate`
-    estimates them.
+    `points`, `meshes`, or `any`: the points if they are on disk. Symmetries are unknown; `symmetry=estimate` estimates them.
     """
 
     licence = "research use; may not be redistributed"
@@ -75,12 +74,12 @@ class ModelNet40(DataSet):
 
     @property
     def archives(self) -> tuple[Archive, ...]:
-        """The archive of the layout, of points if it may be any."""
+        """Archive of the layout; that of the points if the layout is `any`."""
         return (LAYOUTS["points" if self.layout == "any" else self.layout],)
 
     @cached_property
     def folder(self) -> Path:
-        """The folder of points or of meshes that is on disk."""
+        """Folder of points or of meshes on disk."""
         root = self.root or Path("data")
         for archive in LAYOUTS.values() if self.layout == "any" else self.archives:
             for folder in (root / "modelnet40" / archive.folder, root / archive.folder):
@@ -95,56 +94,57 @@ class ModelNet40(DataSet):
 
     @property
     def fixed_points(self) -> int | None:  # type: ignore[override]
-        """Points an object has in the HDF5 files; None for meshes."""
+        """Points per object in the HDF5 files; None for meshes."""
         return self._load_points("test")["data"].shape[1] if self.is_points else None
 
     def prepare(self) -> str:
-        """Read both splits; of fixed points also tells which copy it is."""
+        """Read both splits; for fixed points, the summary also identifies the copy."""
         if not self.is_points:
             return super().prepare()
-        held = {split: self.contents(split) for split in ("train", "test")}
+        splits = {split: self.contents(split) for split in ("train", "test")}
         return "; ".join(
-            f"{one['shapes']} {split} shapes of {one['points']} points (SHA-256 {one['sha256']})"
-            for split, one in held.items()
+            f"{copy['shapes']} {split} shapes of {copy['points']} points (SHA-256 {copy['sha256']})"
+            for split, copy in splits.items()
         )
 
     def contents(self, split: str) -> dict[str, Any]:
-        """Shapes, points of each, and SHA-256 over the HDF5 files of a split; of meshes nothing, since they are read one by one.
+        """Return number of shapes, points per shape and SHA-256 of the HDF5 files of a split; nothing for meshes.
 
-        The SHA-256 is that of the lines that `sha256sum` prints of the files in the order of their names.
+        The SHA-256 is that of the lines that `sha256sum` prints for the files in the order of their names. Meshes have none
+        because they are read one by one.
         """
         if not self.is_points:
             return {}
         files = sorted(_listed_files(self.folder, split))
-        sums = kept("modelnet40 SHA-256", files, lambda: {"sha256": _sha256(files)})["sha256"]
+        sums = load_or_compute("modelnet40 SHA-256", files, lambda: {"sha256": _sha256(files)})["sha256"]
         shapes, points, _ = self._load_points(split)["data"].shape
         return {"split": split, "shapes": shapes, "points": points, "sha256": bytes(sums).hex()}
 
     def labels(self, split: str) -> NDArray[np.integer[Any]]:
-        """Label (n,) of every object of a split."""
+        """Return the labels (n,) of the objects of a split."""
         if self.is_points:
             return self._load_points(split)["label"]
         return np.array([label for _, label in self._list_meshes(split)])
 
     def shape(self, split: str, index: int) -> Shape:
-        """The object with that index: fixed points, or a mesh read when first asked for."""
-        return with_symmetry(self._plain(split, index), self.symmetry, self._estimated)
+        """Return the object with an index: fixed points, or a mesh, which is read when first used."""
+        return with_symmetry(self._without_symmetry(split, index), self.symmetry, self._estimated)
 
-    def _plain(self, split: str, index: int) -> Shape:
+    def _without_symmetry(self, split: str, index: int) -> Shape:
         if self.is_points:
-            held = self._load_points(split)
-            category = self.categories[held["label"][index]]
-            return PointShape(f"{category}_{split}_{index:05d}", category, held["data"][index])
+            arrays = self._load_points(split)
+            category = self.categories[arrays["label"][index]]
+            return PointShape(f"{category}_{split}_{index:05d}", category, arrays["data"][index])
         path, label = self._list_meshes(split)[index]
         if path not in self._shapes:
             self._shapes[path] = MeshShape(path.stem, self.categories[label], read_off(path))
         return self._shapes[path]
 
     def _load_points(self, split: str) -> Arrays:
-        """`data` (n, P, 3) float32 and `label` (n,), mapped from the cache."""
+        """Return `data` (n, P, 3) float32 and `label` (n,), mapped from the cache."""
         if split not in self._points:
             files = list(_listed_files(self.folder, split))
-            self._points[split] = kept("modelnet40", files, lambda: _read_split(files))
+            self._points[split] = load_or_compute("modelnet40", files, lambda: _read_split(files))
         return self._points[split]
 
     @cached_property
@@ -165,24 +165,24 @@ class ModelNet40(DataSet):
 
     def _list_meshes(self, split: str) -> list[tuple[Path, int]]:
         if split not in self._meshes:
-            found = [
+            meshes = [
                 (file, label)
                 for label, category in enumerate(self.categories)
                 for file in sorted((self.folder / category / split).glob("*.off"))
             ]
-            if not found:
+            if not meshes:
                 raise InputError(f"{self.folder}: no <category>/{split}/*.off below it; {self.where}")
-            self._meshes[split] = found
+            self._meshes[split] = meshes
         return self._meshes[split]
 
 
 def _sha256(files: list[Path]) -> NDArray[np.uint8]:
-    """SHA-256 (32,) over a line `SHA-256  name` for each file."""
-    whole = hashlib.sha256()
+    """Compute the SHA-256 (32,) over a line `SHA-256  name` for each file."""
+    total = hashlib.sha256()
     for file in files:
         with file.open("rb") as handle:
-            whole.update(f"{hashlib.file_digest(handle, 'sha256').hexdigest()}  {file.name}\n".encode())
-    return np.frombuffer(whole.digest(), dtype=np.uint8)
+            total.update(f"{hashlib.file_digest(handle, 'sha256').hexdigest()}  {file.name}\n".encode())
+    return np.frombuffer(total.digest(), dtype=np.uint8)
 
 
 def _read_split(files: list[Path]) -> dict[str, NDArray[Any]]:
@@ -196,7 +196,7 @@ def _read_split(files: list[Path]) -> dict[str, NDArray[Any]]:
 
 
 def _listed_files(folder: Path, split: str) -> Iterator[Path]:
-    """The HDF5 files of a split: those named in `<split>_files.txt`, else `ply_data_<split>*.h5`."""
+    """Yield the HDF5 files of a split: those listed in `<split>_files.txt`, else `ply_data_<split>*.h5`."""
     listing = folder / f"{split}_files.txt"
     if listing.is_file():
         names = [Path(line.strip()).name for line in listing.read_text().splitlines() if line.strip()]
@@ -206,7 +206,7 @@ def _listed_files(folder: Path, split: str) -> Iterator[Path]:
         raise InputError(f"{folder}: no ply_data_{split}*.h5 in it; {ModelNet40.where}")
     for name in names:
         if not (folder / name).is_file():
-            raise InputError(f"{folder / name}: missing, though {listing.name} names it; unpack the archive again")
+            raise InputError(f"{folder / name}: missing, but {listing.name} lists it; unpack the archive again")
         yield folder / name
 
 
@@ -221,7 +221,7 @@ def _read_hdf5(file: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
                 raise InputError(f"{file}: no field '{missing[0]}' (it has {', '.join(handle) or 'none'}); {again}")
             data, label = np.asarray(handle["data"]), np.asarray(handle["label"]).reshape(-1)
     except OSError as error:
-        raise InputError(f"{file}: not a whole HDF5 file ({error}); {again}") from error
+        raise InputError(f"{file}: not a complete HDF5 file ({error}); {again}") from error
     if data.ndim != 3 or data.shape[2] != 3 or data.shape[1] < 1 or not np.issubdtype(data.dtype, np.floating):
         raise InputError(f"{file}: field 'data' is {data.dtype} {data.shape}, not float (n, points, 3); {again}")
     if len(label) != len(data) or not np.issubdtype(label.dtype, np.integer):
@@ -234,16 +234,16 @@ def _read_hdf5(file: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
 
 
 def read_off(file: Path) -> NDArray[np.float64]:
-    """Triangles (T, 3, 3) of a mesh, centred at the area centroid and scaled to the unit sphere.
+    """Read the triangles (T, 3, 3) of a mesh, centred at the area centroid and scaled to the unit sphere.
 
-    Headers that run into the counts (`OFF123 456 0`), as in some files of the archive, are taken as meant.
+    Headers on the same line as the counts (`OFF123 456 0`), as in some files of the archive, are accepted.
     """
 
-    def placed(found: Geometry) -> Geometry:
-        if found.triangles is None:
-            raise Complaint("has no faces")
-        return Geometry(found.points, centred_in_unit_sphere(found.triangles))
+    def normalized(mesh: Geometry) -> Geometry:
+        if mesh.triangles is None:
+            raise MalformedFile("has no faces")
+        return Geometry(mesh.points, centred_in_unit_sphere(mesh.triangles))
 
-    triangles = read(file, placed).triangles
+    triangles = read(file, normalized).triangles
     assert triangles is not None
     return triangles

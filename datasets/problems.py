@@ -1,4 +1,4 @@
-"""A registration problem as a pure function of its key: the same on every machine, in any order."""
+"""Registration problems as pure functions of their keys: the same on every machine, in any order."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from datasets.conditions import condition, labels_allowed
 from datasets.poses import Matrix, angle_deg, haar, sample_pose
 
 EVALUATION_POINTS = 500
+"""Number of source points on which errors are measured."""
 
 
 @dataclass(frozen=True)
 class ProblemKey:
-    """Everything a problem depends on. `angles` bounds the true rotation in degrees; `points` is the N of each cloud."""
+    """Everything that a problem depends on. `angles` bounds the true rotation in degrees; `points` is the N of each cloud."""
 
     dataset: str
     condition: str
@@ -36,24 +37,23 @@ class ProblemKey:
 
     @property
     def id(self) -> str:
-        """A name that is unique within a run, and sorts."""
-        whole = self.angles == (0.0, 180.0)
-        bounds = "" if whole else f"/{self.angles[0]:g}-{self.angles[1]:g}"
+        """Name that is unique within a run and sorts by index."""
+        bounds = "" if self.angles == (0.0, 180.0) else f"/{self.angles[0]:g}-{self.angles[1]:g}"
         return f"{self.dataset}/{self.condition}/{self.points}{bounds}/{self.index:05d}"
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Two clouds and the truth. Only `source` and `target` ever reach a method.
+    """Two clouds and the true pose. A method receives only `source` and `target`.
 
     Attributes:
         source, target: (N, 3) and (M, 3) float32.
         T_target_source: (4, 4) float64, maps source points into the target's frame.
-        source_pose: (4, 4) float64, the pose A of the source from the frame of the object's symmetries, mostly its own.
+        source_pose: (4, 4) float64, pose A of the source, from the frame of the object's symmetries.
         tags: object, category, angle_deg, translation, overlap, symmetry.
-        information: (6, 6) matrix of the correspondences of a real pair (`gt.info`), None where there is none.
-        evaluation: evaluation points (n, 3) that an exported problem brought along.
-        origin: id and seed that an exported problem was made with; what is random about it goes on being drawn by them.
+        information: (6, 6) matrix of the correspondences of a real pair (`gt.info`), None where it is missing.
+        evaluation: evaluation points (n, 3) of an exported problem.
+        origin: id and seed of an exported problem, from which its random numbers are still drawn.
     """
 
     key: ProblemKey
@@ -68,12 +68,12 @@ class Problem:
 
     @property
     def identity(self) -> tuple[str, int]:
-        """Id and seed by which what is random about the problem is drawn."""
+        """Id and seed from which the random numbers of evaluation and calls are drawn."""
         return self.origin or (self.key.id, self.key.seed)
 
     @property
     def evaluation_points(self) -> NDArray[np.float32]:
-        """500 points (500, 3) of the source on which errors are measured; drawn with repetition if it has fewer."""
+        """Points (500, 3) of the source on which errors are measured; drawn with repetition if it has fewer."""
         if self.evaluation is not None:
             return self.evaluation
         draw = rng_of("evaluation", *self.identity)
@@ -81,28 +81,30 @@ class Problem:
         return self.source[rows]
 
     def sha256(self) -> bytes:
-        """Digest of the clouds and the true pose."""
+        """Return the digest of the clouds and the true pose."""
         parts = (self.source, self.target, self.T_target_source)
         return hashlib.sha256(b"".join(np.ascontiguousarray(p).tobytes() for p in parts)).digest()
 
 
 def make_problem(dataset: DataSet | PairSet, key: ProblemKey) -> Problem:
-    """Draw the problem of a key.
+    """Generate the problem of a key.
 
     Raises:
-        InputError: the condition is for objects and the data set has pairs, or the other way round.
-        NotEnoughPoints: the object is a fixed point set that cannot give them.
+        InputError: the condition is for objects and the data set has pairs, or vice versa.
+        NotEnoughPoints: the object is a fixed point set with too few points.
     """
     return _real_problem(dataset, key) if isinstance(dataset, PairSet) else _posed_problem(dataset, key)
 
 
 def _real_problem(dataset: PairSet, key: ProblemKey) -> Problem:
-    """A pair as it is; neither sampler nor angles have a part in it."""
+    """Generate the problem of a real pair; it depends neither on the sampler nor on the angles."""
     if not condition(key.condition).real:
-        raise InputError(f"{key.dataset}: real pairs have their own poses; the only condition is real")
+        raise InputError(
+            f"{key.dataset}: real pairs have their own poses; the only condition is real; use --conditions real"
+        )
     pair = dataset.pair(dataset.pick(key.index, key.seed))
     draw = rng_of("real", key.dataset, key.seed, key.index, key.points)
-    source, target = (_thinned(cloud, key.points, draw) for cloud in (pair.source, pair.target))
+    source, target = (_subsample(cloud, key.points, draw) for cloud in (pair.source, pair.target))
     T = np.asarray(pair.T_target_source, dtype=np.float64)
     tags = {
         "object": pair.name,
@@ -112,30 +114,31 @@ def _real_problem(dataset: PairSet, key: ProblemKey) -> Problem:
         "overlap": pair.overlap,
         "symmetry": pair.symmetry,
     }
-    kept = pair.information, pair.evaluation, pair.origin
-    return Problem(key, source, target, T, pair.source_pose, tags, *kept)
+    return Problem(key, source, target, T, pair.source_pose, tags, pair.information, pair.evaluation, pair.origin)
 
 
-def _thinned(cloud: NDArray[Any], points: int, draw: np.random.Generator) -> NDArray[np.float32]:
-    """Random `points` of a cloud in their order, or the cloud as it is if it has no more."""
+def _subsample(cloud: NDArray[Any], points: int, draw: np.random.Generator) -> NDArray[np.float32]:
+    """Return at most `points` random points of a cloud, in their order."""
     rows = np.sort(draw.permutation(len(cloud))[:points]) if len(cloud) > points else slice(None)
     return np.ascontiguousarray(cloud[rows], dtype=np.float32)
 
 
 def _posed_problem(dataset: DataSet, key: ProblemKey) -> Problem:
-    """An object at two poses.
+    """Generate the problem of an object at two poses.
 
     The object and both poses do not depend on the condition or on N, so that conditions are compared on the same ones.
     """
-    made = condition(key.condition)
-    labels = labels_allowed(made, key.split, len(dataset.categories))
+    chosen = condition(key.condition)
+    labels = labels_allowed(chosen, key.split, len(dataset.categories))
     shape = dataset.shape(key.split, dataset.pick(key.split, key.index, key.seed, labels))
     low, high = map(float, key.angles)
     stem = (key.dataset, key.split, key.sampler, low, high, key.seed, key.index)
     draw = rng_of("pose", *stem)
     T, A = sample_pose(key.sampler, draw, *key.angles), np.eye(4)
     A[:3, :3] = haar(draw)
-    clouds = made.make(shape, key.points, A, portable.product(T, A), rng_of("clouds", *stem, key.condition, key.points))
+    clouds = chosen.make(
+        shape, key.points, A, portable.product(T, A), rng_of("clouds", *stem, key.condition, key.points)
+    )
     source, target = (np.ascontiguousarray(c, dtype=np.float32) for c in (clouds.source, clouds.target))
     tags = {
         "object": shape.name,
@@ -149,10 +152,10 @@ def _posed_problem(dataset: DataSet, key: ProblemKey) -> Problem:
 
 
 def call_seed(problem: Problem, method: str, repeat: int) -> int:
-    """The seed a method gets for a problem: tells nothing of the problem, and differs between methods and repeats."""
+    """Return the seed of a method's call: it reveals nothing about the problem and differs between methods and repeats."""
     return seed_of("call", *problem.identity, method, repeat)
 
 
 def problem_set_sha256(digests: Iterable[bytes]) -> str:
-    """SHA-256 of a set of problems, from their own digests in order."""
+    """Compute the SHA-256 of a problem set from the digests of its problems, in order."""
     return hashlib.sha256(b"".join(digests)).hexdigest()

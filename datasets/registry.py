@@ -1,89 +1,143 @@
-"""Data sets by name: each is a file of this folder (or of a `--plugins` folder) with one subclass of `DataSet` or `PairSet`."""
+"""Registry of data sets: each is a file of this folder (or a `--plugins` folder) with a subclass of `DataSet` or `PairSet`."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from common import specs
 from common.errors import InputError, unknown
-from common.plugins import Source, find
+from common.plugins import PluginSource, discover
 from datasets.base import DataSet, PairSet
 
 SKIP_BAD = "skip_bad"
-
-
+"""Parameter by which a data set leaves out files that cannot be read."""
 GROUP = "registration_bench.datasets"
-"""The entry point group by which an installed package offers data sets."""
+"""Entry point group of installed packages with data sets."""
+AnySet = DataSet | PairSet
+
+
+def data_root(folder: str | Path | None = None) -> Path:
+    """Return the folder that holds one folder per data set: `--data`, else $BENCH_DATA, else ./data."""
+    return Path(folder or os.environ.get("BENCH_DATA") or "data").resolve()
+
+
+@dataclass(frozen=True)
+class DataRegistry:
+    """Data sets by name: built-in ones, those of installed packages, and those of a user's folder.
+
+    Attributes:
+        root: folder that holds one folder per data set.
+        plugins: folder of the user's data sets, if any.
+    """
+
+    root: Path
+    plugins: Path | None = None
+
+    @property
+    def shown_root(self) -> Path:
+        """The root as users write it: relative if it is below the current folder."""
+        here = Path.cwd()
+        return self.root.relative_to(here) if self.root.is_relative_to(here) else self.root
+
+    @classmethod
+    def at(cls, data: str | Path | None = None, plugins: Path | None = None) -> DataRegistry:
+        """Return the registry for a `--data` folder, which defaults to that of `data_root`."""
+        return cls(data_root(data), plugins)
+
+    @property
+    def entries(self) -> dict[str, type[DataSet] | type[PairSet]]:
+        """Class of every data set, by name."""
+        return _discovered(self.plugins)[0]
+
+    @property
+    def faults(self) -> dict[str, str]:
+        """Reason by name for every file or entry point that cannot be imported and every name that is used twice."""
+        return _discovered(self.plugins)[1]
+
+    def spec(self, text: str) -> DataSetSpec:
+        """Resolve a data set written as `shapes40` or `fragments[path=3dmatch]`.
+
+        Raises:
+            InputError: there is no such data set or parameter, or its file is faulty.
+        """
+        spec = DataSetSpec(text, self)
+        spec.build()
+        return spec
+
+
+@dataclass(frozen=True)
+class DataSetSpec:
+    """Data set as the user wrote it, with the registry that resolves its name; cheap to copy and to send to a process."""
+
+    text: str
+    registry: DataRegistry
+
+    def __str__(self) -> str:
+        return self.text
+
+    def build(self) -> AnySet:
+        """Return a new instance; files are read when first needed.
+
+        Raises:
+            InputError: see `DataRegistry.spec`.
+        """
+        spec, entries, faults = specs.parse(self.text), self.registry.entries, self.registry.faults
+        if spec.name in faults:  # even if another data set has this name, since it is ambiguous
+            raise InputError(faults[spec.name])
+        if spec.name not in entries:
+            raise unknown("data set", spec.name, entries)
+        dataset = specs.build(entries[spec.name], spec, {"root": self.registry.root}, "data set")
+        dataset.name = spec.name
+        return dataset
+
+    def open(self) -> AnySet:
+        """Return the data set, opened once per process."""
+        return _opened(self)
+
+    def objects(self) -> DataSet:
+        """Return the data set if it consists of objects, which training needs.
+
+        Raises:
+            InputError: it is a data set of real pairs.
+        """
+        dataset = self.open()
+        if isinstance(dataset, PairSet):
+            raise InputError(f"{self.text}: a set of real pairs, not of objects; name another data set")
+        return dataset
+
+    @property
+    def is_pairs(self) -> bool:
+        """Whether it is a data set of real pairs."""
+        return isinstance(self.open(), PairSet)
+
+    def skipping_bad(self) -> DataSetSpec:
+        """Return the same data set with `skip_bad=true`, if it has that parameter."""
+        spec = specs.parse(self.text)
+        if not hasattr(self.open(), SKIP_BAD) or SKIP_BAD in spec.given:
+            return self
+        parameters = ",".join([*(f"{k}={v}" for k, v in spec.given.items()), f"{SKIP_BAD}=true"])
+        return DataSetSpec(f"{spec.name}[{parameters}]", self.registry)
+
+
+@lru_cache(maxsize=4)
+def _opened(spec: DataSetSpec) -> AnySet:
+    return spec.build()
 
 
 @lru_cache(maxsize=8)
-def _named(plugins: Path | None) -> tuple[dict[str, type[DataSet] | type[PairSet]], dict[str, str]]:
-    found = find("datasets", GROUP, plugins)
-    offers = [(source.name, source, cls[-1]) for source in found.sources if (cls := _classes(source))]
-    return found.named(offers, "data set")
+def _discovered(plugins: Path | None) -> tuple[dict[str, type[DataSet] | type[PairSet]], dict[str, str]]:
+    discovery = discover("datasets", GROUP, plugins)
+    plugin_classes = [
+        (source.name, source, classes[-1]) for source in discovery.sources if (classes := _classes(source))
+    ]
+    return discovery.index(plugin_classes, "data set")
 
 
-def _classes(source: Source) -> list[type[DataSet] | type[PairSet]]:
-    found: list[type[DataSet] | type[PairSet]] = []
-    found += source.classes(DataSet)  # type: ignore[type-abstract]  # returns concrete ones only
-    found += source.classes(PairSet)  # type: ignore[type-abstract]
-    return found
-
-
-def faults(plugins: Path | None = None) -> dict[str, str]:
-    """Name to reason, of every file or entry point that does not import, and of every name that is given twice."""
-    return _named(plugins)[1]
-
-
-def available(plugins: Path | None = None) -> dict[str, type[DataSet] | type[PairSet]]:
-    """Name to class of every data set in this folder, in installed packages and in a user's folder."""
-    return _named(plugins)[0]
-
-
-def data_root(given: str | Path | None = None) -> Path:
-    """The folder that holds one folder a data set: `--data`, else $BENCH_DATA, else ./data."""
-    return Path(given or os.environ.get("BENCH_DATA") or "data")
-
-
-def open_data(text: str, root: str | Path | None = None, plugins: Path | None = None) -> DataSet | PairSet:
-    """The data set written as `shapes40` or `fragments[path=3dmatch]`. Files are read when first needed.
-
-    Raises:
-        InputError: there is no such data set or parameter, or the name is faulty.
-    """
-    spec, found = specs.parse(text), available(plugins)
-    if spec.name in faults(plugins):  # even if another has the name: which of the two is meant, nobody knows
-        raise InputError(faults(plugins)[spec.name])
-    if spec.name not in found:
-        raise unknown("data set", spec.name, found)
-    made = specs.build(found[spec.name], spec, {"root": data_root(root)}, "data set")
-    made.name = spec.name
-    return made
-
-
-def load(text: str, root: str | Path | None = None, plugins: Path | None = None) -> DataSet:
-    """A data set of objects, such as methods are trained on.
-
-    Raises:
-        InputError: there is no such data set or parameter, or it is one of pairs.
-    """
-    made = open_data(text, root, plugins)
-    if isinstance(made, PairSet):
-        raise InputError(f"{text}: a set of real pairs, not of objects; name another data set")
-    return made
-
-
-def is_pairs(text: str, plugins: Path | None = None) -> bool:
-    """Whether a data set is one of real pairs."""
-    return isinstance(open_data(text, None, plugins), PairSet)
-
-
-def leaving_out(text: str, plugins: Path | None = None) -> str:
-    """The same data set told to leave out what does not read, if it can: `--skip-bad` as a parameter."""
-    made, spec = open_data(text, None, plugins), specs.parse(text)
-    if not hasattr(made, SKIP_BAD) or SKIP_BAD in spec.given:
-        return text
-    given = [*(f"{k}={v}" for k, v in spec.given.items()), f"{SKIP_BAD}=true"]
-    return f"{spec.name}[{','.join(given)}]"
+def _classes(source: PluginSource) -> list[type[DataSet] | type[PairSet]]:
+    classes: list[type[DataSet] | type[PairSet]] = []
+    classes += source.classes(DataSet)  # type: ignore[type-abstract]  # returns only concrete classes
+    classes += source.classes(PairSet)  # type: ignore[type-abstract]
+    return classes

@@ -1,4 +1,4 @@
-"""What sets of scans share: clouds of different size in one array, and how much two scans see of the same."""
+"""Common parts of data sets of scans: clouds of different size in one array, overlaps, and pairs of posed scans."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from common.errors import InputError
 from common.keys import rng
 from datasets.base import Pair, PairSet
 from datasets.cache import Arrays
-from datasets.formats import bad_remark
+from datasets.formats import skipped_remark
 from datasets.poses import Matrix, inverse, move
 
-SAMPLE = 1000
-"""Points of the source that an overlap is estimated on: its standard error is at most 0.016."""
+OVERLAP_POINTS = 1000
+"""Points of the source on which an overlap is estimated; its standard error is at most 0.016."""
 
 
-def packed(clouds: Sequence[NDArray[Any]], kind: type[np.floating[Any]] = np.float32) -> Arrays:
-    """Clouds (n_i, 3) as `points` (sum n_i, 3) of a kind and `start` (clouds + 1,), where each begins."""
+def concatenate_clouds(clouds: Sequence[NDArray[Any]], dtype: type[np.floating[Any]] = np.float32) -> Arrays:
+    """Concatenate clouds (n_i, 3) to `points` (sum n_i, 3); `start` (clouds + 1,) holds where each begins."""
     start = np.cumsum([0, *map(len, clouds)])
-    return {"points": np.concatenate([np.zeros((0, 3)), *clouds]).astype(kind), "start": start}
+    return {"points": np.concatenate([np.zeros((0, 3)), *clouds]).astype(dtype), "start": start}
 
 
-def unpacked(arrays: Arrays, row: int) -> NDArray[Any]:
-    """One cloud (n, 3) of `packed` ones."""
+def cloud_at(arrays: Arrays, row: int) -> NDArray[Any]:
+    """Return a cloud (n, 3) of those that `concatenate_clouds` joined."""
     first, last = arrays["start"][row : row + 2]
     return arrays["points"][first:last]
 
@@ -38,50 +38,56 @@ def unpacked(arrays: Arrays, row: int) -> NDArray[Any]:
 def overlaps(
     cloud: Callable[[int], NDArray[Any]], pairs: Sequence[tuple[int, int]], poses: Sequence[Matrix], near: float
 ) -> NDArray[np.float64]:
-    """Share (n,) of each source's points that have a target point within `near`, estimated on at most 1 000 of them.
+    """Estimate the share (n,) of each source's points with a target point within `near`, on at most 1 000 of them.
 
     Args:
-        cloud: points (N, 3) of a scan's number.
-        pairs: (target, source) numbers of n pairs, those of one target one after another.
-        poses: T_target_source (4, 4) of each.
-        near: distance up to which two points are the same place.
+        cloud: returns the points (N, 3) of a scan by its number.
+        pairs: (target, source) numbers of n pairs; pairs of one target are adjacent.
+        poses: T_target_source (4, 4) of each pair.
+        near: distance up to which two points are of the same part of the surface.
     """
     from scipy.spatial import cKDTree
 
-    found: list[float] = []
+    shares: list[float] = []
     for target, group in groupby(zip(pairs, poses, strict=True), lambda item: item[0][0]):
         tree = cKDTree(cloud(target))
         for (_, source), T in group:
             points = cloud(source)
-            some = points[np.sort(rng("overlap", len(points)).permutation(len(points))[:SAMPLE])]
-            distance, _ = tree.query(move(T, some), distance_upper_bound=near)
-            found.append(np.count_nonzero(np.isfinite(distance)) / len(some))
-    return np.array(found)
+            sample = points[np.sort(rng("overlap", len(points)).permutation(len(points))[:OVERLAP_POINTS])]
+            distance, _ = tree.query(move(T, sample), distance_upper_bound=near)
+            shares.append(np.count_nonzero(np.isfinite(distance)) / len(sample))
+    return np.array(shares)
 
 
-def check_rigid(T: NDArray[Any], where: str) -> None:
-    """Refuse matrices (..., 4, 4) that are no rigid motions.
+def check_rigid(T: NDArray[Any], origin: str) -> None:
+    """Raise an error if a matrix (..., 4, 4) is not a rigid motion.
+
+    Args:
+        T: the matrices.
+        origin: names the matrices in the error; `{row}` in it becomes the number of the first invalid one.
 
     Raises:
-        InputError: the first that is not, as `where` (with `{row}` for its number).
+        InputError: a matrix is not a rigid motion.
     """
     T = np.asarray(T, dtype=np.float64).reshape(-1, 4, 4)
     R = T[:, :3, :3]
     with np.errstate(all="ignore"):
-        square = np.abs(portable.product(np.swapaxes(R, 1, 2), R) - np.eye(3)).max(axis=(1, 2)) < 1e-3
-        good = square & (portable.dot(np.cross(R[:, 0], R[:, 1]), R[:, 2]) > 0) & (T[:, 3] == (0, 0, 0, 1)).all(axis=1)
-        good &= np.isfinite(T).all(axis=(1, 2))
-    if not good.all():
-        row = int(np.argmin(good))
+        orthogonal = np.abs(portable.product(np.swapaxes(R, 1, 2), R) - np.eye(3)).max(axis=(1, 2)) < 1e-3
+        rigid = (
+            orthogonal & (portable.dot(np.cross(R[:, 0], R[:, 1]), R[:, 2]) > 0) & (T[:, 3] == (0, 0, 0, 1)).all(axis=1)
+        )
+        rigid &= np.isfinite(T).all(axis=(1, 2))
+    if not rigid.all():
+        row = int(np.argmin(rigid))
         raise InputError(
-            f"{where.format(row=row)} is no rigid motion (rotation, translation, last row 0 0 0 1); mend it"
+            f"{origin.format(row=row)} is no rigid motion (rotation, translation, last row 0 0 0 1); fix it"
         )
 
 
 class PosedScans(PairSet):
-    """Pairs of scans with poses in one frame: of all pairs of a group, those with an overlap of at least `min_overlap`.
+    """Pairs of scans with poses in one frame: all pairs of a group with an overlap of at least `min_overlap`.
 
-    The overlap is the share of the source with a target point within `near`. The source is the later scan of the two.
+    The overlap is the share of the source with a target point within `near`. The source is the later of the two scans.
     """
 
     path: str = ""
@@ -96,25 +102,25 @@ class PosedScans(PairSet):
     @property
     @abstractmethod
     def groups(self) -> dict[str, Arrays]:
-        """The arrays of `posed` of every group, by its name."""
+        """Arrays of every group by its name (see `posed_scans`)."""
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def pair(self, row: int) -> Pair:
-        """Two scans of a group, each in its own frame."""
+        """Return two scans of a group, each in its own frame."""
         group, k = self._rows[row]
         arrays = self.groups[group]
         target, source = arrays["pairs"][k]
         T = portable.product(inverse(arrays["poses"][target]), arrays["poses"][source])
         name = f"{group}/{arrays['names'][source]}-{arrays['names'][target]}"
-        clouds = unpacked(arrays, source), unpacked(arrays, target)
+        clouds = cloud_at(arrays, source), cloud_at(arrays, target)
         return Pair(name, group, *clouds, T, float(arrays["overlap"][k]))
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """How many files are left out."""
-        return bad_remark([str(b) for arrays in self.groups.values() for b in arrays["bad"]])
+        """Number of skipped files."""
+        return skipped_remark([str(b) for arrays in self.groups.values() for b in arrays["bad"]])
 
     @cached_property
     def _rows(self) -> list[tuple[str, int]]:
@@ -130,27 +136,29 @@ class PosedScans(PairSet):
         return rows
 
 
-def posed(clouds: Mapping[str, NDArray[Any]], poses: Mapping[str, Matrix], near: float, bad: list[str]) -> Arrays:
-    """What is kept of a group of scans.
+def posed_scans(
+    clouds: Mapping[str, NDArray[Any]], poses: Mapping[str, Matrix], near: float, errors: list[str]
+) -> Arrays:
+    """Compute the arrays of a group of scans.
 
     Args:
         clouds: points (n, 3) of each scan by its name.
-        poses: (4, 4) of each, scan into the common frame.
+        poses: poses (4, 4) of the scans in the common frame.
         near: as in `overlaps`.
-        bad: what does not read.
+        errors: errors of the files that cannot be read.
 
     Returns:
-        `points` and `start` (see `packed`), `names` (n,), `poses` (n, 4, 4), `pairs` (k, 2) rows of target and source,
-        `overlap` (k,), `bad`.
+        `points` and `start` (see `concatenate_clouds`), `names` (n,), `poses` (n, 4, 4), `pairs` (k, 2) rows of target and
+        source, `overlap` (k,), and `bad`, the errors.
     """
     pairs = list(combinations(range(len(clouds)), 2))
-    frames, held = [poses[name] for name in clouds], list(clouds.values())
-    between = [portable.product(inverse(frames[target]), frames[source]) for target, source in pairs]
+    frames, scans = [poses[name] for name in clouds], list(clouds.values())
+    relative = [portable.product(inverse(frames[target]), frames[source]) for target, source in pairs]
     return {
-        **packed(held),
+        **concatenate_clouds(scans),
         "names": np.array(list(clouds)),
         "poses": np.array(frames),
         "pairs": np.array(pairs).reshape(-1, 2),
-        "overlap": overlaps(held.__getitem__, pairs, between, near),
-        "bad": np.array(bad, dtype=np.str_),
+        "overlap": overlaps(scans.__getitem__, pairs, relative, near),
+        "bad": np.array(errors, dtype=np.str_),
     }

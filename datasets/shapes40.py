@@ -1,4 +1,4 @@
-"""The embedded data set: 40 parametric categories with the names of ModelNet40, without end and without a download."""
+"""The embedded data set: 40 parametric categories with the names of ModelNet40, endless and without a download."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from common.errors import unknown
 from common.keys import rng
 from datasets.base import DataSet, MeshShape, centred_in_unit_sphere
 from datasets.shapes import bathroom, buildings, devices, lighting, living, seating, storage, vehicles, vessels
-from datasets.shapes.kit import Made, Random
+from datasets.shapes.primitives import LabelledMesh, Random
 
-GENERATORS: dict[str, Callable[[Random], Made]] = {
+GENERATORS: dict[str, Callable[[Random], LabelledMesh]] = {
     "airplane": vehicles.airplane,
     "bathtub": bathroom.bathtub,
     "bed": seating.bed,
@@ -54,29 +54,31 @@ GENERATORS: dict[str, Callable[[Random], Made]] = {
     "wardrobe": storage.wardrobe,
     "xbox": devices.xbox,
 }
+"""Generator of each category."""
 
 
 class Shapes40(DataSet):
-    """Random shapes of 40 categories; a shape is a pure function of (split, category, number), number = index // 40.
+    """Random parametric shapes of 40 categories, endless; each is a pure function of split, category and number.
 
-    Train and test shapes have different keys, so no shape is in both. Each declares its exact proper rotational symmetry.
+    The number is index // 40. Train and test shapes have different keys, so no shape is in both. Each shape declares its exact
+    proper rotational symmetry.
     """
 
     licence = "written for this project, under its licence (MIT)"
-    where = "nothing to get: the shapes are generated"
+    where = "no files are needed: the shapes are generated"
     categories = tuple(GENERATORS)
 
     def labels(self, split: str) -> None:
-        """None: the objects of a split are without end."""
+        """Return None: the splits are endless."""
         if split not in ("train", "test"):
             raise unknown("split", split, ("train", "test"))
 
     def shape(self, split: str, index: int) -> MeshShape:
-        """The shape of an index >= 0, such as "chair_train_000123", centred at its surface's centroid, in the unit sphere."""
+        """Return the shape of an index >= 0, centred at its surface's centroid, in the unit sphere."""
         self.labels(split)
         number, label = divmod(index, len(self.categories))
         category = self.categories[label]
         triangles, symmetry = GENERATORS[category](rng("shapes40", split, category, number))
-        # Adding 0 makes -0 to +0: of zeros, NumPy's maximum takes either, as the processor has it.
-        placed = np.round(centred_in_unit_sphere(triangles) * 2**24) / 2**24 + 0.0
-        return MeshShape(f"{category}_{split}_{number:06d}", category, placed, symmetry)
+        # Adding 0 turns -0 into +0: which of the two zeros NumPy's maximum returns depends on the processor.
+        normalized = np.round(centred_in_unit_sphere(triangles) * 2**24) / 2**24 + 0.0
+        return MeshShape(f"{category}_{split}_{number:06d}", category, normalized, symmetry)

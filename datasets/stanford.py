@@ -1,4 +1,4 @@
-"""Range scans of the Stanford 3D Scanning Repository (Turk and Levoy 1994; Curless and Levoy 1996), with their poses."""
+"""Range scans of the Stanford 3D Scanning Repository (Turk and Levoy 1994; Curless and Levoy 1996) with poses."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import numpy as np
 
 from common import portable
 from common.errors import InputError
-from datasets.cache import Arrays, kept
+from datasets.cache import Arrays, load_or_compute
 from datasets.formats import read_all
 from datasets.poses import Matrix, move, quaternion_pose
-from datasets.scans import PosedScans, posed
+from datasets.scans import PosedScans, posed_scans
 
 
 class Stanford(PosedScans):
-    """Real pairs of range scans of one object, from a `.conf` of poses and its `.ply` files.
+    """Pairs of real range scans of one object, from a `.conf` file of poses and its `.ply` files.
 
-    All scans of an object are divided by one length, the radius of the sphere around its aligned scans, so that thresholds
-    for unit objects hold, and `near` is in units of it; each scan stays in its scanner's frame. Scans that a `.conf` names
-    but that are not on disk are left out.
+    All scans of an object are divided by the radius of the sphere around its aligned scans, so that thresholds for unit objects
+    apply; `near` is in units of this radius. Each scan remains in its scanner's frame. Scans that a `.conf` file lists but that
+    are not on disk are left out.
     """
 
     licence = "Stanford 3D Scanning Repository: research use, with credit to the Stanford Computer Graphics Laboratory"
@@ -32,14 +32,14 @@ class Stanford(PosedScans):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """How many scans are not on disk or do not read."""
-        lost = {name: len(arrays["lost"]) for name, arrays in self.groups.items()}
-        told = [f"{name}: {n} scans that its .conf names are not on disk" for name, n in lost.items() if n]
-        return (*told, *super().remarks)
+        """Numbers of scans that are missing or cannot be read."""
+        missing = {name: len(arrays["lost"]) for name, arrays in self.groups.items()}
+        remarks = [f"{name}: {n} scans that its .conf lists are not on disk" for name, n in missing.items() if n]
+        return (*remarks, *super().remarks)
 
     @cached_property
     def groups(self) -> dict[str, Arrays]:  # type: ignore[override]
-        """The scans of every `.conf`."""
+        """Scans of every `.conf` file."""
         top = self.place(self.path)
         confs = sorted(top.rglob("*.conf")) if top.is_dir() else [top]
         if not confs:
@@ -48,36 +48,37 @@ class Stanford(PosedScans):
 
     def _object(self, conf: Path) -> Arrays:
         poses = read_conf(conf)
-        there = {conf.parent / name: T for name, T in poses.items() if (conf.parent / name).is_file()}
-        lost = [name for name in poses if not (conf.parent / name).is_file()]
-        if len(there) < 2:
+        present = {conf.parent / name: T for name, T in poses.items() if (conf.parent / name).is_file()}
+        missing = [name for name in poses if not (conf.parent / name).is_file()]
+        if len(present) < 2:
             raise InputError(
-                f"{conf}: fewer than two of the scans it names are beside it; copy them, such as {lost[0]}"
+                f"{conf}: fewer than two of the scans it lists are beside it; copy them, such as {missing[0]}"
             )
-        what = f"stanford near {self.near} skip_bad {self.skip_bad} lost {' '.join(lost)}"
-        return kept(what, [conf, *there], lambda: self._read(there) | {"lost": np.array(lost, dtype=np.str_)})
+        name = f"stanford near {self.near} skip_bad {self.skip_bad} lost {' '.join(missing)}"
+        absent = {"lost": np.array(missing, dtype=np.str_)}
+        return load_or_compute(name, [conf, *present], lambda: self._read(present) | absent)
 
     def _read(self, poses: dict[Path, Matrix]) -> Arrays:
-        geometries, bad = read_all(poses, self.skip_bad)
+        geometries, errors = read_all(poses, self.skip_bad)
         scans = {file: g.points for file, g in zip(poses, geometries, strict=True) if g is not None}
         world = np.concatenate([move(poses[file], points) for file, points in scans.items()])
         radius = float(portable.norm(world - (world.min(axis=0) + world.max(axis=0)) / 2).max())
-        shrunk = np.ones((4, 4))
-        shrunk[:3, 3] = radius
-        frames = {file.stem: poses[file] / shrunk for file in scans}
-        return posed({file.stem: points / radius for file, points in scans.items()}, frames, self.near, bad)
+        unit = np.ones((4, 4))  # only the translation has a length
+        unit[:3, 3] = radius
+        frames = {file.stem: poses[file] / unit for file in scans}
+        return posed_scans({file.stem: points / radius for file, points in scans.items()}, frames, self.near, errors)
 
 
 def read_conf(file: Path) -> dict[str, Matrix]:
-    """Name and pose (4, 4), scan into the object's frame, of every `bmesh name tx ty tz qx qy qz qw` of a `.conf`.
+    """Read the pose (4, 4), scan to object, by scan, from the lines `bmesh name tx ty tz qx qy qz qw` of a `.conf` file.
 
-    The rotation is the transpose of the quaternion's matrix: with it the bunny's scans agree to the scanner's resolution,
-    without it they do not meet.
+    The rotation is the transpose of the quaternion's matrix: with it, the bunny's scans agree to the scanner's resolution;
+    without it, they do not meet.
 
     Raises:
-        InputError: a line is not whole, or there is none.
+        InputError: a line does not have this form, or there is none.
     """
-    found: dict[str, Matrix] = {}
+    poses: dict[str, Matrix] = {}
     for line in file.read_text(errors="replace").splitlines():
         words = line.split()
         if not words or words[0] != "bmesh":
@@ -87,8 +88,8 @@ def read_conf(file: Path) -> dict[str, Matrix]:
             T = quaternion_pose([float(n) for n in numbers])
             T[:3, :3] = T[:3, :3].T.copy()
         except ValueError as error:
-            raise InputError(f"{file}: '{line[:60]}' is not 'bmesh name tx ty tz qx qy qz qw'; mend it") from error
-        found[name] = T
-    if not found:
+            raise InputError(f"{file}: '{line[:60]}' is not 'bmesh name tx ty tz qx qy qz qw'; fix it") from error
+        poses[name] = T
+    if not poses:
         raise InputError(f"{file}: no line 'bmesh name tx ty tz qx qy qz qw' in it; copy it again")
-    return found
+    return poses

@@ -1,4 +1,4 @@
-"""Proper rotational symmetry groups by name, as objects declare them in their own frame.
+"""Proper rotational symmetry groups by name, in the frame of the object that declares them.
 
 A name is `C<n>` (n turns about the main axis), `D<n>` (those and the half turns about the secondary axis and its images),
 `Cinf` and `Dinf` (the same with every angle), each with an optional main axis `x`, `y` or `z` (default `z`), or `O`
@@ -23,7 +23,7 @@ _NAME = re.compile(r"([CD])([1-9]\d*|inf)([xyz]?)")
 
 @cache
 def rotations(name: str) -> tuple[Array | None, Array]:
-    """The group of a name, as coset representatives of its continuous part.
+    """Return the group of a name as coset representatives of its continuous part.
 
     Args:
         name: such as "C1", "C4", "D2y", "Cinf", "Dinfx", "O".
@@ -33,7 +33,7 @@ def rotations(name: str) -> tuple[Array | None, Array]:
         Every element of the group is (a turn about the axis) @ (one of the rotations). Both arrays are read-only.
 
     Raises:
-        InputError: no such group.
+        InputError: there is no such group.
     """
     axis, matrices = _cube() if name == "O" else _axial(name)
     for array in (axis, matrices):
@@ -43,7 +43,7 @@ def rotations(name: str) -> tuple[Array | None, Array]:
 
 
 def members(name: str, turns: int) -> Array:
-    """Rotations (n, 3, 3) of a group, the identity first, with `turns` even steps in place of a continuous axis."""
+    """Return rotations (n, 3, 3) of a group, the identity first; a continuous axis is sampled at `turns` even steps."""
     axis, matrices = rotations(name)
     if axis is None:
         return matrices
@@ -52,7 +52,7 @@ def members(name: str, turns: int) -> Array:
 
 
 def turn(axis: Array, angle: Array | float) -> Array:
-    """Rotations (..., 3, 3) by angles (...,) in radians about one unit axis (3,), after Rodrigues."""
+    """Compute rotations (..., 3, 3) by angles (...,) in radians about a unit axis (3,) (Rodrigues' formula)."""
     x, y, z = axis
     cross = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
     along = np.outer(axis, axis)
@@ -61,32 +61,32 @@ def turn(axis: Array, angle: Array | float) -> Array:
 
 
 def _axial(name: str) -> tuple[Array | None, Array]:
-    """Cyclic and dihedral groups."""
+    """Return a cyclic or dihedral group."""
     match = _NAME.fullmatch(name)
     if match is None:
         raise InputError(f"unknown symmetry '{name}'; use C<n>, D<n>, Cinf or Dinf, then x, y or z if not z; or O")
     family, order, suffix = match.groups()
-    place = "xyz".index(suffix or "z")
-    main, secondary = np.eye(3)[place], np.eye(3)[(place + 1) % 3]
+    index = "xyz".index(suffix or "z")
+    main, secondary = np.eye(3)[index], np.eye(3)[(index + 1) % 3]
     turns = 1 if order == "inf" else int(order)
-    found = _exact(turn(main, 2 * np.pi * np.arange(turns) / turns))
+    matrices = _exact(turn(main, 2 * np.pi * np.arange(turns) / turns))
     if family == "D":
-        found = np.concatenate([found, found @ _exact(turn(secondary, np.pi))])
-    return (main if order == "inf" else None), found
+        matrices = np.concatenate([matrices, matrices @ _exact(turn(secondary, np.pi))])
+    return (main if order == "inf" else None), matrices
 
 
 def _cube() -> tuple[None, Array]:
-    """The 24 signed permutation matrices of determinant 1."""
+    """Return the 24 signed permutation matrices of determinant 1."""
     quarter = [_exact(turn(axis, np.pi / 2)) for axis in np.eye(3)]
-    found = [np.eye(3)]
-    for matrix in found:  # grows while it is read: the closure under quarter turns
+    matrices = [np.eye(3)]
+    for matrix in matrices:  # the list grows while it is read, until it is closed under quarter turns
         for product in (matrix @ q for q in quarter):
-            if not any(np.array_equal(product, known) for known in found):
-                found.append(product)
-    return None, np.array(found)
+            if not any(np.array_equal(product, known) for known in matrices):
+                matrices.append(product)
+    return None, np.array(matrices)
 
 
 def _exact(matrices: Array) -> Array:
-    """Entries within rounding of 0, ±1/2 or ±1 made so exactly: a quarter turn then maps a grid onto itself."""
+    """Round entries near 0, ±1/2 or ±1 to exactly these, so that a quarter turn maps a grid onto itself."""
     halves = np.round(2 * matrices) / 2
     return np.where(np.abs(matrices - halves) < 1e-12, halves, matrices) + 0.0

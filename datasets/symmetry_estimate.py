@@ -1,11 +1,11 @@
-"""An estimate of an object's proper rotational symmetry from points of its surface, where nobody has declared it.
+"""Estimation of an object's proper rotational symmetry from points of its surface, for data sets that do not declare it.
 
-A rotation g is taken for a symmetry if the turned points lie as near to the points as another sample of the same surface would.
-How near that is the points tell themselves: from each to its nearest other one. Axes are tried where symmetry can have them:
-an axis of symmetry is a principal axis of the points; an axis of order above two leaves the other two principal moments
-equal; and where moments are nearly equal, so that the principal axes are arbitrary, their plane or the sphere is searched.
+A rotation is accepted as a symmetry if the rotated points are as near to the points as another sample of the same surface would
+be; the distance of each point to its nearest neighbour shows how near that is. An axis of symmetry is a principal axis of the
+points, and an axis of order above two has two equal principal moments across it. Where moments are nearly equal, principal axes
+are arbitrary, and their plane or the whole sphere is searched.
 
-What it cannot see: a feature with few points, or one smaller than the distance between points.
+Features with few points, or smaller than the distance between points, are not detected.
 """
 
 from __future__ import annotations
@@ -26,65 +26,68 @@ from datasets.symmetry import turn
 Array = NDArray[np.float64]
 
 ORDERS = (3, 4, 5, 6, 7, 8, 9, 10, 12)
-"""Finite orders above two that are tried."""
+"""Finite orders above two that are tested."""
 CONTINUOUS = 2 * np.pi * np.array([0.0955, 0.2123, 0.3820])
-"""Angles that no finite order tried has, nor comes near: an axis where all of them pass is continuous."""
-NEAR = 0.3
-"""Principal moments this near, relative to the greater, are treated as equal: their axes are searched for."""
-STEP = np.radians(6.0)
-STEPS = 20
-"""Steps of a fit at most."""
-COARSE = 150
-"""Points that are turned in the search; all in the decision."""
+"""Angles in radians far from those of all tested finite orders: an axis for which all of them pass is continuous."""
+MOMENT_TOLERANCE = 0.3
+"""Principal moments whose relative difference is smaller are treated as equal, and their axes are searched."""
+ANGLE_STEP = np.radians(6.0)
+"""Angle in radians between neighbouring axes of a search."""
+MAX_FIT_STEPS = 20
+"""Maximum number of steps of a fit."""
+SEARCH_POINTS = 150
+"""Number of points that are rotated in the search; the decision uses all."""
 FAR_QUANTILE = 0.99
-"""Points are far that are farther than this quantile of the distances between the points themselves."""
-MEAN_LIMIT, FAR_LIMIT, LOST_LIMIT = 1.075, 0.03, 0.0045
-"""A symmetry's mean distance is at most this many times that of the points themselves, this share of them is far at most,
-and this share half as far again. The limits lie between what true and false symmetries of `shapes40` give."""
-HOPELESS = 1.8
-"""A fit that has this many times the mean distance after two steps is given up."""
-SAMPLE = 2048
-LEAST = 200
-"""Fewer points tell too little: the symmetry stays unknown."""
+"""Points are far if their distance exceeds this quantile of the distances between neighbouring points."""
+MEAN_LIMIT, FAR_LIMIT, OUTLIER_LIMIT = 1.075, 0.03, 0.0045
+"""Limits of a symmetry: the mean distance relative to that of neighbouring points, the share of far points, and the share of
+points at 1.5 times that distance. They lie between the values of true and false symmetries of `shapes40`."""
+ABANDON_LIMIT = 1.8
+"""A fit is abandoned if its relative mean distance exceeds this after two steps."""
+SAMPLED_POINTS = 2048
+"""Number of points sampled on an object."""
+MIN_POINTS = 200
+"""Minimum number of points; with fewer, the symmetry remains unknown."""
 
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """A group by its name in `datasets.symmetry`, about z with the secondary axis x, and that frame's pose (4, 4) in the
-    points' frame: frame @ g @ frame⁻¹ maps the points onto themselves for each g of the group.
+    """Name of a group in `datasets.symmetry`, with main axis z and secondary axis x, and its frame (4, 4).
+
+    For each g of the group, frame @ g @ frame⁻¹ maps the points onto themselves.
     """
 
     name: str
     frame: Array
 
 
-class _Turn(NamedTuple):
-    """A fitted turn: unit axis (3,), a point on it (3,), how badly it maps the points onto themselves (1 is the limit)."""
+class _FittedRotation(NamedTuple):
+    """Fitted rotation: unit axis (3,), a point on it (3,), and its error relative to the limits (a symmetry is below 1)."""
 
     axis: Array
     centre: Array
-    badness: float
+    error: float
 
 
 def estimate(points: NDArray[np.floating]) -> Estimate:
-    """The symmetry of points (P, 3) on a surface, P ≥ 200 and not all on a line; deterministic."""
+    """Estimate the symmetry of points (P, 3) on a surface, P ≥ 200 and not all on a line; deterministic."""
     cloud = _Cloud(np.asarray(points, dtype=np.float64))
-    found = [(order, best) for axis in cloud.candidates() for order, best in [cloud.order(axis)] if order > 1]
-    if not found:
+    rotations = [(order, fit) for axis in cloud.candidates() for order, fit in [cloud.order(axis)] if order > 1]
+    if not rotations:
         return Estimate("C1", _frame(np.eye(3)[2], np.eye(3)[0], cloud.centre))
-    order, main = min(found, key=lambda f: (-f[0], f[1].badness))
-    fourfold = [t for n, t in found if n == 4 and abs(t.axis @ main.axis) < np.sin(2 * STEP)]
+    order, main = min(rotations, key=lambda r: (-r[0], r[1].error))
+    fourfold = [fit for n, fit in rotations if n == 4 and abs(fit.axis @ main.axis) < np.sin(2 * ANGLE_STEP)]
     if order == 4 and fourfold:
         return Estimate("O", _frame(main.axis, fourfold[0].axis, main.centre))
     second = cloud.flip(main.axis)
     number = "inf" if order == np.inf else f"{order:.0f}"
     if second is None:
-        return Estimate(f"C{number}", _frame(main.axis, _across(main.axis), main.centre))
+        return Estimate(f"C{number}", _frame(main.axis, _perpendicular(main.axis), main.centre))
     return Estimate(f"D{number}", _frame(main.axis, second.axis, (main.centre + second.centre) / 2))
 
 
 class _Cloud:
-    """Points, with what is asked of them often."""
+    """Points with their nearest-neighbour index and distances."""
 
     def __init__(self, points: Array) -> None:
         from scipy.spatial import cKDTree
@@ -92,93 +95,93 @@ class _Cloud:
         self.centre = points.mean(axis=0)
         self.points = points
         self.tree = cKDTree(points)
-        own = np.asarray(self.tree.query(points, k=2)[0])[:, 1]
-        self.spacing = max(float(own.mean()), np.finfo(float).tiny)  # all points may be the same
-        self.far = float(np.quantile(own, FAR_QUANTILE))
-        self.some = points[np.random.default_rng(0).permutation(len(points))[:COARSE]]
+        distances = np.asarray(self.tree.query(points, k=2)[0])[:, 1]
+        self.spacing = max(float(distances.mean()), np.finfo(float).tiny)  # all points may be the same
+        self.far = float(np.quantile(distances, FAR_QUANTILE))
+        self.search_points = points[np.random.default_rng(0).permutation(len(points))[:SEARCH_POINTS]]
 
     def candidates(self) -> list[Array]:
-        """Axes (3,) that may be axes of symmetry: few, the principal ones among them."""
+        """Return the few axes (3,) that may be axes of symmetry, among them the principal axes."""
         moments, axes = np.linalg.eigh(np.cov(self.points.T))
-        near = [moments[i] > (1 - NEAR) * moments[j] for i, j in ((0, 1), (1, 2), (0, 2))]
-        if near[2]:
-            return self._best(_hemisphere(STEP), (1 / 2, 1 / 3, 1 / 5), 16)
-        found = list(axes.T)
-        if near[0] or near[1]:
-            u, v = axes.T[:2] if near[0] else axes.T[1:]
-            found += self._best(_circle(u, v, STEP), (1 / 2,), 4)
-        return found
+        equal = [moments[i] > (1 - MOMENT_TOLERANCE) * moments[j] for i, j in ((0, 1), (1, 2), (0, 2))]
+        if equal[2]:
+            return self._best(_hemisphere(ANGLE_STEP), (1 / 2, 1 / 3, 1 / 5), 16)
+        candidates = list(axes.T)
+        if equal[0] or equal[1]:
+            u, v = axes.T[:2] if equal[0] else axes.T[1:]
+            candidates += self._best(_circle(u, v, ANGLE_STEP), (1 / 2,), 4)
+        return candidates
 
     def _best(self, axes: Array, turns: Iterable[float], most: int) -> list[Array]:
-        """The axes (n, 3) about which one of the turns, in parts of the circle, maps some points best; none near another."""
-        rough = np.min([[self._rough(a, 2 * np.pi * t) for a in axes] for t in turns], axis=0)
-        kept: list[Array] = []
-        for row in np.argsort(rough):
-            if all(abs(axes[row] @ k) < np.cos(2.5 * STEP) for k in kept):
-                kept.append(axes[row])
-            if len(kept) == most:
+        """Return at most `most` well separated axes (3,) about which one of the turns, in parts of the circle, fits best."""
+        distances = np.min([[self._search_distance(a, 2 * np.pi * t) for a in axes] for t in turns], axis=0)
+        best: list[Array] = []
+        for row in np.argsort(distances):
+            if all(abs(axes[row] @ axis) < np.cos(2.5 * ANGLE_STEP) for axis in best):
+                best.append(axes[row])
+            if len(best) == most:
                 break
-        return kept
+        return best
 
-    def _rough(self, axis: Array, angle: float) -> float:
-        moved = (self.some - self.centre) @ turn(axis, angle).T + self.centre
+    def _search_distance(self, axis: Array, angle: float) -> float:
+        """Compute the clipped mean distance of the rotated search points from the points."""
+        moved = (self.search_points - self.centre) @ turn(axis, angle).T + self.centre
         return float(np.minimum(self.tree.query(moved)[0], 4 * self.spacing).mean())
 
-    def order(self, axis: Array) -> tuple[float, _Turn]:
-        """The greatest order of the axis, infinite if continuous, 1 if none; with its best fitted turn."""
+    def order(self, axis: Array) -> tuple[float, _FittedRotation]:
+        """Return the highest order of an axis (infinite if continuous, 1 if none) and its best fitted rotation."""
         half = self.fit(axis, np.pi)
         fits = {2: half}
-        if half.badness < 1:
+        if half.error < 1:
             turns = [self.fit(axis, angle) for angle in CONTINUOUS]
-            if max(t.badness for t in turns) < 1:
-                return np.inf, min(turns, key=lambda t: t.badness)
-        # without a half turn there is no even order
-        fits |= {n: self.fit(axis, 2 * np.pi / n) for n in ORDERS if n % 2 or half.badness < 1}
-        passed = {n: t for n, t in fits.items() if t.badness < 1}
+            if max(fit.error for fit in turns) < 1:
+                return np.inf, min(turns, key=lambda fit: fit.error)
+        # an axis without a half turn has no even order
+        fits |= {n: self.fit(axis, 2 * np.pi / n) for n in ORDERS if n % 2 or half.error < 1}
+        passed = {n: fit for n, fit in fits.items() if fit.error < 1}
         if not passed:
             return 1, half
-        best = min(passed, key=lambda n: passed[n].badness)
-        # orders that pass are orders of one group together: of no finite one if their least common multiple is none of them
-        whole = math.lcm(*passed)
-        return (whole if whole <= max(ORDERS) else np.inf), passed[best]
+        best = min(passed, key=lambda n: passed[n].error)
+        # All orders that pass belong to one group: its order is their least common multiple, or infinite if that is too large.
+        order = math.lcm(*passed)
+        return (order if order <= max(ORDERS) else np.inf), passed[best]
 
-    def flip(self, main: Array) -> _Turn | None:
-        """A half turn about an axis perpendicular to the main one, None if there is none."""
-        u = _across(main)
-        tried = self._best(_circle(u, np.cross(main, u), STEP), (1 / 2,), 4)
-        fits = [self.fit(axis, np.pi) for axis in tried]
-        best = min(fits, key=lambda t: t.badness)
-        return best if best.badness < 1 else None
+    def flip(self, main: Array) -> _FittedRotation | None:
+        """Return a half turn about an axis perpendicular to the main axis, None if no such axis is a symmetry."""
+        u = _perpendicular(main)
+        axes = self._best(_circle(u, np.cross(main, u), ANGLE_STEP), (1 / 2,), 4)
+        fits = [self.fit(axis, np.pi) for axis in axes]
+        best = min(fits, key=lambda fit: fit.error)
+        return best if best.error < 1 else None
 
-    def fit(self, axis: Array, angle: float) -> _Turn:
-        """The turn by an angle about an axis near the given one that maps the points best onto themselves.
+    def fit(self, axis: Array, angle: float) -> _FittedRotation:
+        """Fit the rotation by an angle about an axis near the given one that best maps the points onto themselves.
 
-        The turned points are registered to the points (trimmed ICP); the whole motion's axis is the new axis.
+        The rotated points are registered to the points (trimmed ICP); the axis of the combined motion is the new axis.
         """
         centre, last = self.centre, np.inf
-        for step in range(STEPS):
+        for step in range(MAX_FIT_STEPS):
             R = turn(axis, angle)
             moved = (self.points - centre) @ R.T + centre
-            away, match = (np.asarray(found) for found in self.tree.query(moved))
-            mean = float(np.minimum(away, 4 * self.spacing).mean()) / self.spacing
-            if mean > last - 0.002 or (step >= 2 and mean > HOPELESS):
+            distances, match = map(np.asarray, self.tree.query(moved))
+            mean = float(np.minimum(distances, 4 * self.spacing).mean()) / self.spacing
+            if mean > last - 0.002 or (step >= 2 and mean > ABANDON_LIMIT):
                 break
             last = mean
-            keep = away <= np.quantile(away, 0.9)
-            extra, shift = _rigid(moved[keep], self.points[match[keep]])
-            whole = extra @ R
-            axis, centre = _axis_of(whole, extra @ (centre - R @ centre) + shift, axis, centre)
-        return _Turn(axis, centre, self._badness(away))
+            near = distances <= np.quantile(distances, 0.9)
+            correction, shift = _rigid(moved[near], self.points[match[near]])
+            axis, centre = _axis_of(correction @ R, correction @ (centre - R @ centre) + shift, axis, centre)
+        return _FittedRotation(axis, centre, self._error(distances))
 
-    def _badness(self, away: Array) -> float:
-        """The worst of the three measures by its limit, of distances (P,)."""
-        far, lost = (float((away > times * self.far).mean()) for times in (1, 1.5))
-        mean = float(away.mean()) / self.spacing
-        return max((mean - 1) / (MEAN_LIMIT - 1), far / FAR_LIMIT, lost / LOST_LIMIT)
+    def _error(self, distances: Array) -> float:
+        """Return the largest of the three measures of distances (P,), each relative to its limit."""
+        far, outliers = (float((distances > factor * self.far).mean()) for factor in (1, 1.5))
+        mean = float(distances.mean()) / self.spacing
+        return max((mean - 1) / (MEAN_LIMIT - 1), far / FAR_LIMIT, outliers / OUTLIER_LIMIT)
 
 
 def _rigid(source: Array, target: Array) -> tuple[Array, Array]:
-    """The rotation and shift that bring source (n, 3) to target (n, 3) in the least mean square (Kabsch)."""
+    """Compute the rotation and shift that map source (n, 3) to target (n, 3) with the least mean square error (Kabsch)."""
     a, b = source.mean(axis=0), target.mean(axis=0)
     u, _, vt = np.linalg.svd((target - b).T @ (source - a))
     R = u @ np.diag([1.0, 1.0, np.sign(np.linalg.det(u @ vt))]) @ vt
@@ -186,7 +189,7 @@ def _rigid(source: Array, target: Array) -> tuple[Array, Array]:
 
 
 def _axis_of(R: Array, t: Array, near: Array, centre: Array) -> tuple[Array, Array]:
-    """Axis of a motion, signed like `near`, and the point of its axis nearest to `centre` (its slide along it left out)."""
+    """Return a motion's axis, with the sign of `near`, and the axis point nearest to `centre`; the slide along it is ignored."""
     from scipy.spatial.transform import Rotation
 
     vector = Rotation.from_matrix(R).as_rotvec()
@@ -196,20 +199,20 @@ def _axis_of(R: Array, t: Array, near: Array, centre: Array) -> tuple[Array, Arr
     return axis, centre + offset - axis * (axis @ offset)
 
 
-def _across(axis: Array) -> Array:
-    """A unit vector perpendicular to an axis."""
-    found = np.cross(axis, np.eye(3)[np.argmin(np.abs(axis))])
-    return found / np.linalg.norm(found)
+def _perpendicular(axis: Array) -> Array:
+    """Return a unit vector perpendicular to an axis."""
+    vector = np.cross(axis, np.eye(3)[np.argmin(np.abs(axis))])
+    return vector / np.linalg.norm(vector)
 
 
 def _circle(u: Array, v: Array, step: float) -> Array:
-    """Axes (n, 3) in the plane of two perpendicular unit vectors, a step in radians apart."""
+    """Return axes (n, 3) in the plane of two perpendicular unit vectors, a step in radians apart."""
     angles = np.arange(0, np.pi, step)[:, None]
     return np.cos(angles) * u + np.sin(angles) * v
 
 
 def _hemisphere(step: float) -> Array:
-    """Axes (n, 3) about a step in radians apart (a Fibonacci lattice)."""
+    """Return axes (n, 3) about a step in radians apart (a Fibonacci lattice)."""
     n = int(2 * np.pi / step**2)
     z = (np.arange(n) + 0.5) / n
     angle = np.pi * (3 - np.sqrt(5)) * np.arange(n)
@@ -218,41 +221,43 @@ def _hemisphere(step: float) -> Array:
 
 
 def _frame(main: Array, second: Array, origin: Array) -> Array:
-    """The pose (4, 4) of the frame with z along main and x as near to second as can be."""
+    """Return the pose (4, 4) of the frame with z along `main` and x as near to `second` as possible."""
     x = second - main * (main @ second)
     x /= np.linalg.norm(x)
-    found = np.eye(4)
-    found[:3, :3] = np.stack([x, np.cross(main, x), main], axis=1)
-    found[:3, 3] = origin
-    return found
+    pose = np.eye(4)
+    pose[:3, :3] = np.stack([x, np.cross(main, x), main], axis=1)
+    pose[:3, 3] = origin
+    return pose
 
 
 class Estimated(Shape):
-    """A shape with its symmetry estimated when first asked for, None if it has too few points; else as it was."""
+    """Shape whose symmetry is estimated when first used; None if it has too few points."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape, self.name, self.category = shape, shape.name, shape.category
 
     @property
     def symmetry(self) -> str | None:  # type: ignore[override]
-        """The estimated group's name, in `symmetry_frame`."""
+        """Name of the estimated group, in `symmetry_frame`."""
         return None if self._estimate is None else self._estimate.name
 
     @property
     def symmetry_frame(self) -> Array:
-        """The pose (4, 4) of the group's frame in the object's."""
+        """Pose (4, 4) of the group's frame in the object's frame."""
         return np.eye(4) if self._estimate is None else self._estimate.frame
 
     def samples(self, points: int, count: int, rng: np.random.Generator) -> list[Points]:
-        """As of the shape itself."""
+        """Draw samples of the shape."""
         return self.shape.samples(points, count, rng)
 
     @cached_property
     def _estimate(self) -> Estimate | None:
-        fixed = len(self.shape.cloud) if isinstance(self.shape, PointShape) else SAMPLE
-        if fixed < LEAST:
+        available = len(self.shape.cloud) if isinstance(self.shape, PointShape) else SAMPLED_POINTS
+        if available < MIN_POINTS:
             return None
-        return estimate(self.shape.samples(min(fixed, SAMPLE), 1, rng_of("symmetry estimate", self.name))[0])
+        return estimate(
+            self.shape.samples(min(available, SAMPLED_POINTS), 1, rng_of("symmetry estimate", self.name))[0]
+        )
 
 
 CHOICES = ("unknown", "estimate")
@@ -260,11 +265,11 @@ CHOICES = ("unknown", "estimate")
 
 
 def check_choice(choice: str) -> None:
-    """Raise ValueError if it is none of `CHOICES`."""
+    """Raise ValueError if a choice is not in `CHOICES`."""
     if choice not in CHOICES:
         raise ValueError(f"symmetry must be {' or '.join(CHOICES)}")
 
 
 def with_symmetry(shape: Shape, choice: str, known: dict[str, Estimated]) -> Shape:
-    """The shape as the choice has it. `known` keeps by name what was estimated, so that each shape is looked at once."""
+    """Return the shape, with estimated symmetry if chosen. `known` caches estimates by name, so that each is computed once."""
     return shape if choice == "unknown" else known.setdefault(shape.name, Estimated(shape))

@@ -1,1 +1,1 @@
-"""Registration methods, one file each. A method sees two clouds and nothing else; nothing here imports `bench`."""
+"""Registration methods, one file each. A method receives two clouds only; no module here imports `bench`."""

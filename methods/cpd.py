@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from common.errors import InputError
-from methods._features import nearest_rotation, require_positive, unit_pair
 from methods.base import Cloud, Method, Pose, rigid
+from methods.geometry.features import nearest_rotation, require_positive, unit_pair
 
 
 class Cpd(Method):
-    """The source's points are the means of a Gaussian mixture that EM moves rigidly onto the target, sharper in each step.
+    """Align a Gaussian mixture, whose means are the source's points, rigidly to the target by EM with decreasing variance.
 
     Parameters:
-        outliers: the share of points that belong to no Gaussian.
-        iterations: the most iterations.
-        tolerance: stop when the objective changes less than this.
-        limit: the most points of a cloud used; more are thinned evenly, since time and memory grow with their product.
+        outliers: share of points that belong to no Gaussian.
+        iterations: maximum iterations.
+        tolerance: stop when the objective changes by less than this.
+        limit: maximum points per cloud, evenly subsampled, since time and memory grow with the product of the sizes.
     """
 
     kind = "local"
@@ -47,4 +47,4 @@ class Cpd(Method):
         with self.stage("refine"):
             drift.register()
         self.note(iterations=int(drift.iteration), confidence=float(np.asarray(drift.P).sum() / len(q)))
-        return pair.answer(rigid(nearest_rotation(np.asarray(drift.R).T), np.asarray(drift.t).ravel()) @ T)
+        return pair.to_original(rigid(nearest_rotation(np.asarray(drift.R).T), np.asarray(drift.t).ravel()) @ T)

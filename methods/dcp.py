@@ -1,29 +1,31 @@
-"""DCP-v2 (Wang and Solomon, ICCV 2019): features of two clouds in view of each other point from one to the other."""
+"""DCP-v2 (Wang and Solomon, ICCV 2019): soft matches from features of each cloud conditioned on the other."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
-from methods.nn.learned import OBJECTS, Learned
+from methods.learned.base import OBJECT_RADII, Learned
+
+if TYPE_CHECKING:
+    from methods.nn.dcp import DcpNet
 
 
 class Dcp(Learned):
-    """DGCNN features and a Transformer; each point's match is a soft average of the other cloud; the pose is the matches'.
+    """Match each point to a soft average of the other cloud by DGCNN and Transformer features, and fit the pose by SVD.
 
-    Trained on whatever rotations the problems have, where the paper trains on Euler angles up to 45°.
+    Trained on the rotations of the problems, whereas the paper trains on Euler angles up to 45°.
     """
 
     variants = {"dcp": {}}
     trained = "dcp"
-    radii = OBJECTS
+    radii = OBJECT_RADII
 
     @classmethod
-    def parts(cls) -> tuple[type[Any], type[Any], Mapping[str, tuple[str, ...]]]:
-        """See `Learned.parts`."""
-        from methods.nn.dcp import DcpConfig, DcpNet
+    def network_type(cls) -> type[DcpNet]:
+        """See `Learned.network_type`."""
+        from methods.nn.dcp import DcpNet
 
-        return DcpNet, DcpConfig, {}
+        return DcpNet
 
 
 class DcpSmall(Dcp):

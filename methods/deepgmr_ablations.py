@@ -1,7 +1,7 @@
-"""DeepGMR with one design choice changed, all trained alike and briefly: the ablations of the paper's supplement, and ours.
+"""DeepGMR with one design choice changed, on the same short training budget: the paper's ablations, and further ones.
 
-Compare them with `deepgmr_j16`, which is the paper's choice on the same budget, not with `deepgmr`, which was trained longer. The
-last one joins what helped, and has the budget that shows how far it goes.
+Compare them with `deepgmr_j16`, the paper's choice on that budget, not with `deepgmr`, which was trained longer. The last one
+combines the choices that helped, and was trained for longer.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from methods.deepgmr import DeepGMR
 
 
 class Ablation(DeepGMR):
-    """The paper's choice, J = 16, on the ablations' training budget."""
+    """DeepGMR with the paper's J = 16 Gaussians, on the training budget of the ablations."""
 
     in_all = False
     variants = {"deepgmr_j16": {}}
@@ -18,7 +18,7 @@ class Ablation(DeepGMR):
 
 
 class Components4(Ablation):
-    """J = 4 Gaussians."""
+    """DeepGMR with J = 4 Gaussians."""
 
     variants = {"deepgmr_j4": {}}
     trained = "deepgmr_j4"
@@ -26,7 +26,7 @@ class Components4(Ablation):
 
 
 class Components8(Ablation):
-    """J = 8 Gaussians."""
+    """DeepGMR with J = 8 Gaussians."""
 
     variants = {"deepgmr_j8": {}}
     trained = "deepgmr_j8"
@@ -34,7 +34,7 @@ class Components8(Ablation):
 
 
 class Components32(Ablation):
-    """J = 32 Gaussians."""
+    """DeepGMR with J = 32 Gaussians."""
 
     variants = {"deepgmr_j32": {}}
     trained = "deepgmr_j32"
@@ -42,7 +42,7 @@ class Components32(Ablation):
 
 
 class Coordinates(Ablation):
-    """Raw centred coordinates in place of rotation-invariant features."""
+    """DeepGMR on centred coordinates instead of rotation-invariant features."""
 
     variants = {"deepgmr_xyz": {}}
     trained = "deepgmr_xyz"
@@ -50,7 +50,7 @@ class Coordinates(Ablation):
 
 
 class PointLoss(Ablation):
-    """The RMSE of the points as the loss, in place of the difference of matrices."""
+    """DeepGMR with the RMSE of the points as the loss instead of the difference of matrices."""
 
     variants = {"deepgmr_rmse_loss": {}}
     trained = "deepgmr_rmse_loss"
@@ -58,7 +58,7 @@ class PointLoss(Ablation):
 
 
 class Width256(Ablation):
-    """A last local layer of 256 in place of 1 024."""
+    """DeepGMR with a last local layer of width 256 instead of 1 024."""
 
     variants = {"deepgmr_width256": {}}
     trained = "deepgmr_width256"
@@ -66,7 +66,7 @@ class Width256(Ablation):
 
 
 class Width512(Ablation):
-    """A last local layer of 512 in place of 1 024."""
+    """DeepGMR with a last local layer of width 512 instead of 1 024."""
 
     variants = {"deepgmr_width512": {}}
     trained = "deepgmr_width512"
@@ -74,7 +74,7 @@ class Width512(Ablation):
 
 
 class PrintedCentring(Ablation):
-    """Means centred by the weights that the supplement prints, not by those of the exact minimiser."""
+    """DeepGMR with means centred by the weights printed in the supplement instead of those of the exact minimiser."""
 
     variants = {"deepgmr_printed": {}}
     trained = "deepgmr_printed"
@@ -82,7 +82,7 @@ class PrintedCentring(Ablation):
 
 
 class Neighbours10(Ablation):
-    """k = 10 neighbours in the features."""
+    """DeepGMR with k = 10 neighbours in the features."""
 
     variants = {"deepgmr_k10": {}}
     trained = "deepgmr_k10"
@@ -90,7 +90,7 @@ class Neighbours10(Ablation):
 
 
 class Neighbours40(Ablation):
-    """k = 40 neighbours in the features."""
+    """DeepGMR with k = 40 neighbours in the features."""
 
     variants = {"deepgmr_k40": {}}
     trained = "deepgmr_k40"
@@ -98,7 +98,7 @@ class Neighbours40(Ablation):
 
 
 class Neighbours64(Ablation):
-    """k = 64 neighbours and the RMSE of the points as the loss, trained for many times the steps of the ablations."""
+    """DeepGMR with k = 64 neighbours and the RMSE of the points as the loss, trained many times longer than the ablations."""
 
     variants = {"deepgmr_k64": {}}
     trained = "deepgmr_k64"

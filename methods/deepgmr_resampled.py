@@ -1,32 +1,36 @@
-"""DeepGMR for clouds that share no points, whole or partial: on coordinates along principal axes, symmetry in mind."""
+"""DeepGMR for clouds that share no points, whole or partial: on coordinates along principal axes, aware of symmetry."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from methods._principal import candidates, distances
-from methods.deepgmr import DeepGMR
+from methods.geometry.principal_axes import candidates, distances
+from methods.learned.gmr import GmrMethod
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-_CHECKED = 400
+    from methods.nn.aligned import AlignedNet
+
+_RANKING_POINTS = 400
+"""Source points whose distances to the target rank the alignments."""
 
 
-class DeepGMRResampled(DeepGMR):
-    """DeepGMR's mixtures and pose, with another input: coordinates in place of features that no rotation changes.
+class DeepGMRResampled(GmrMethod):
+    """DeepGMR on coordinates, after the best alignments of principal axes, in place of rotation-invariant features.
 
-    Those features give the parts of a symmetric object the same assignment, and only the sampling pattern, which two scans
-    don't share, tells them apart. Here principal axes (`pca`) propose alignments; the network sees both clouds in the source's
-    principal frame under the best few of them and turns what is left; the answer nearest to the target is taken. Its loss took
-    the nearest of the poses that map a symmetric object onto itself as the truth. Compare it with `pca` and `pca+icp`.
+    Rotation-invariant features give the parts of a symmetric object the same assignment. Only the sampling pattern
+    distinguishes them, and two scans do not share it. Here principal axes (`pca`) propose alignments; the network sees both
+    clouds in the source's principal frame under the best few of them and estimates the remaining pose; the pose nearest to
+    the target is returned. In training, the nearest of the poses that map a symmetric object onto itself counts as the true
+    one. Compare it with `pca` and `pca+icp`.
 
     Parameters:
-        alignments: alignments of principal axes that are tried.
+        alignments: number of alignments of principal axes that are tried.
     """
 
     variants = {"deepgmr_resampled": {}, "deepgmr_partial": {"training": "partial"}}
@@ -39,50 +43,51 @@ class DeepGMRResampled(DeepGMR):
     alignments: int = 4
 
     @classmethod
-    def parts(cls) -> tuple[type[Any], type[Any], Mapping[str, tuple[str, ...]]]:
-        """See `Learned.parts`."""
+    def network_type(cls) -> type[AlignedNet]:
+        """See `Learned.network_type`."""
         from methods.nn.aligned import AlignedNet
 
-        return AlignedNet, *super().parts()[1:]
+        return AlignedNet
 
-    def _poses(self, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> NDArray[np.float64]:
-        """Pair by pair: the alignments of one are the network's batch already."""
-        return np.stack([self._pose([*pair]) for pair in zip(sources, targets, strict=True)])
+    def poses(self, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> NDArray[np.float64]:
+        """See `GmrMethod.poses`; pair by pair, because the alignments of a pair are the network's batch."""
+        return np.stack([self._pose(*pair) for pair in zip(sources, targets, strict=True)])
 
-    def _pose(self, pair: list[Tensor]) -> NDArray[np.float64]:
-        """T_target_source (4, 4) of a prepared source (1, N, 3) and target (1, M, 3)."""
+    def _pose(self, source: Tensor, target: Tensor) -> NDArray[np.float64]:
+        """Compute T_target_source (4, 4) of a normalised source (1, N, 3) and target (1, M, 3)."""
         import torch
 
         from methods.nn.aligned import SHARE
-        from methods.nn.spread import calm, usable
+        from methods.nn.threads import max_threads, single_threaded
 
-        net, plain = self.state["net"], _plain(pair)
+        net = self.state["net"]
         with self.stage("features"):
-            seen = self._seen(pair, plain)
-        with torch.inference_mode(), calm(usable()):
+            source_input, target_inputs = self._network_inputs(source, target)
+        with torch.inference_mode(), single_threaded(max_threads()):
             with self.stage("network"):
-                gamma = net(seen[0]), net(seen[1])
+                gamma = net(source_input), net(target_inputs)
             with self.stage("solve"):
-                repeated = [x.expand(len(seen[1]), -1, -1) for x in (gamma[0], pair[0], pair[1])]
+                repeated = [x.expand(len(target_inputs), -1, -1) for x in (gamma[0], source, target)]
                 T = net.poses((repeated[0], gamma[1]), (repeated[1], repeated[2]))[0].cpu().numpy()
         with self.stage("matching"):
-            left = distances(plain[0], plain[1], T[:, :3, :3], T[:, :3, 3], SHARE, _CHECKED)
-        self.note(distance=float(left.min()), confidence=-float(left.min()))
-        return np.asarray(T[left.argmin()])
+            clouds = _as_float64(source), _as_float64(target)
+            residuals = distances(*clouds, T[:, :3, :3], T[:, :3, 3], SHARE, _RANKING_POINTS)
+        self.note(distance=float(residuals.min()), confidence=-float(residuals.min()))
+        return np.asarray(T[residuals.argmin()])
 
-    def assignments(self, pair: list[Tensor]) -> list[Tensor]:
-        """See `DeepGMR.assignments`; under the likeliest alignment."""
-        source, target = self._seen(pair, _plain(pair))
-        return [self.state["net"](source), self.state["net"](target[:1])]
+    def assignments(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """See `GmrMethod.assignments`; under the best alignment."""
+        source_input, target_inputs = self._network_inputs(source, target)
+        return self.state["net"](source_input), self.state["net"](target_inputs[:1])
 
-    def _seen(self, pair: list[Tensor], plain: list[NDArray[np.float64]]) -> tuple[Tensor, Tensor]:
-        """What the network sees: the source (1, N, 3) in its principal frame, the target (alignments, M, 3) there."""
-        from methods.nn.aligned import SHARE, in_frame
+    def _network_inputs(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the source (1, N, 3) in its principal frame, and the target (alignments, M, 3) in that frame."""
+        from methods.nn.aligned import SHARE, in_principal_frame
 
-        found = candidates(plain[0], plain[1], SHARE, _CHECKED)
-        source, target = in_frame(pair[0][0], pair[1][0], found, self.alignments)
-        return source[None], target
+        ranked = candidates(_as_float64(source), _as_float64(target), SHARE, _RANKING_POINTS)
+        source_input, target_inputs = in_principal_frame(source[0], target[0], ranked, self.alignments)
+        return source_input[None], target_inputs
 
 
-def _plain(pair: list[Tensor]) -> list[NDArray[np.float64]]:
-    return [cloud[0].double().cpu().numpy() for cloud in pair]
+def _as_float64(cloud: Tensor) -> NDArray[np.float64]:
+    return cloud[0].double().cpu().numpy()

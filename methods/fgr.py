@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from methods._features import FeatureMethod, unit_pair
-from methods._open3d import open3d, pairs, point_cloud
-from methods.base import Between, Cloud, NoSolution, Pose
+from methods.base import Cloud, LogUniform, NoSolution, Pose
+from methods.geometry.features import FeatureMethod, unit_pair
+from methods.geometry.open3d_bridge import open3d, pairs, point_cloud
 
 
 class Fgr(FeatureMethod):
-    """One smooth robust objective over FPFH matches that pass a test of edge lengths, made sharper step by step.
+    """Minimise a robust objective over FPFH matches that pass an edge-length test, by graduated non-convexity.
 
     Parameters:
-        distance: the residual at which the sharpening stops, a fraction of the pair's scale.
+        distance: the residual at which the graduation stops, a fraction of the pair's scale.
         iterations: steps of the solver.
-        tuple_scale: the least ratio of the edges of a matched triple.
-        tuples: the most matched triples drawn.
+        tuple_scale: minimum ratio of the edges of a matched triple.
+        tuples: maximum number of matched triples.
     """
 
     random = True
     requires = ("open3d",)
     search = {
-        "distance": Between(0.01, 0.2),
+        "distance": LogUniform(0.01, 0.2),
         "iterations": (32, 64, 128),
         "tuple_scale": (0.8, 0.9, 0.95, 0.98),
         "tuples": (300, 1000, 3000),
@@ -43,11 +43,11 @@ class Fgr(FeatureMethod):
             )
         self.note(confidence=result.fitness, inlier_rmse=result.inlier_rmse)
         if result.fitness == 0:
-            raise NoSolution("no match agrees with the pose found")
-        return pair.answer(result.transformation)
+            raise NoSolution("no match agrees with the pose")
+        return pair.to_original(result.transformation)
 
     def option(self) -> object:
-        """Open3D's options. Without `decrease_mu` it never sharpens, and the distance would do nothing."""
+        """Return Open3D's options; without `decrease_mu` the objective is never graduated and `distance` has no effect."""
         return open3d().pipelines.registration.FastGlobalRegistrationOption(
             use_absolute_scale=True,
             decrease_mu=True,

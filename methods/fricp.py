@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from methods._features import unit_pair
 from methods.base import Cloud, Method, Pose
+from methods.geometry.features import unit_pair
 
 
 class Fricp(Method):
-    """Point-to-point ICP under Welsch's function, made sharper step by step, with Anderson acceleration."""
+    """Align by point-to-point ICP under Welsch's function of decreasing width, with Anderson acceleration."""
 
     kind = "local"
     local = True
@@ -23,11 +23,11 @@ class Fricp(Method):
         pair = unit_pair(source, target)
         native = fricp_cpp.native
         with self.stage("refine"):
-            found = native.register_(
+            result = native.register_(
                 np.ascontiguousarray(pair.source),
                 np.ascontiguousarray(pair.target),
                 native.Method.RICP,
                 init=pair.to_unit(np.eye(4) if init is None else init),
             )
-        self.note(iterations=int(found.total_iters))
-        return pair.answer(np.asarray(found.transformation))
+        self.note(iterations=int(result.total_iters))
+        return pair.to_original(np.asarray(result.transformation))

@@ -5,29 +5,31 @@ from __future__ import annotations
 import numpy as np
 
 from common.errors import InputError
-from methods._features import require_positive, unit_pair
-from methods.base import Between, Cloud, Method, Pose
+from methods.base import Cloud, LogUniform, Method, Pose
+from methods.geometry.features import require_positive, unit_pair
 
-FIT_ITERATIONS, FIT_GAIN = 20, 0.01  # of EM in a level of the tree; it stops when the mean log likelihood gains less
+FIT_ITERATIONS, FIT_GAIN = 20, 0.01
+"""Maximum EM iterations per level of the tree, and the gain of the mean log likelihood below which EM stops."""
 DAMPING = 0.01
+"""Damping of a registration step, relative to the mean curvature."""
 
 
 class Hgmr(Method):
-    """A tree of anisotropic Gaussian mixtures of the target; the source's points descend it and are moved by EM.
+    """Fit a tree of anisotropic Gaussian mixtures to the target, and align the source to it by EM.
 
-    The fit in a level is EM in all nodes at once, without random numbers. A step of the registration is weighted point-to-plane
+    A level is fitted by EM in all nodes at once, without random numbers. A registration step is weighted point-to-plane
     least squares, with a plane normal to each axis of a component and its inverse variance as weight. The tree is blurred
-    at first, which widens the reach, then sharper and sharper. Lengths are fractions of the pair's scale.
+    at first, which increases the basin of convergence, then less and less. Lengths are fractions of the pair's scale.
 
     Parameters:
-        levels: depth of the tree, at most; a node has 8 children.
+        levels: maximum depth of the tree; a node has 8 children.
         least_points: components of fewer points are not split.
-        flatness: nor those whose least variance is at most this share of all; 0 splits the flattest, too.
-        floor: the least standard deviation of a component along an axis.
-        blur: standard deviation added to all components at first; 0 for none.
-        outliers: density, in points a unit of volume, of those that belong to nothing, beside 1 for the rest; 0 for none.
-        iterations: the most iterations of the registration.
-        tolerance: stop when a step turns (radians) and moves less than this.
+        flatness: components whose smallest variance is at most this share of the sum are not split; 0 splits all.
+        floor: minimum standard deviation of a component along an axis.
+        blur: initial standard deviation added to all components; 0 for none.
+        outliers: density of outliers per unit of volume, relative to 1 for the rest; 0 for none.
+        iterations: maximum iterations of the registration.
+        tolerance: stop when a step rotates (radians) and translates by less than this.
     """
 
     kind = "local"
@@ -36,9 +38,9 @@ class Hgmr(Method):
     search = {
         "levels": (1, 2, 3),
         "least_points": (16, 32, 64),
-        "flatness": Between(0.003, 0.1),
-        "floor": Between(0.003, 0.05),
-        "blur": Between(0.1, 1.0),
+        "flatness": LogUniform(0.003, 0.1),
+        "floor": LogUniform(0.003, 0.05),
+        "blur": LogUniform(0.1, 1.0),
         "outliers": (0.0, 1e-4, 1e-3, 1e-2, 1e-1),
     }
 
@@ -55,31 +57,31 @@ class Hgmr(Method):
         require_positive(self, "flatness", "blur", "outliers")
         for name in ("flatness", "blur", "outliers"):
             if not 0 <= getattr(self, name) < np.inf:
-                raise InputError(f"hgmr[{name}={getattr(self, name)}]: below 0 or not finite; 0 is none")
+                raise InputError(f"hgmr[{name}={getattr(self, name)}]: below 0 or not finite; 0 means none")
 
     def setup(self, device: str, seed: int, domain: str) -> None:
-        """Keep the device, "cpu" or "cuda", on which trees are fitted and descended."""
+        """Store the device, "cpu" or "cuda", on which trees are fitted and used."""
         self.state["device"] = device
 
     def register(self, source: Cloud, target: Cloud, init: Pose | None = None) -> Pose:
-        """Refine `init` (4, 4), by default the identity between the clouds as given (not matched centroids).
+        """Refine `init` (4, 4), by default the identity between the original clouds (not matched centroids).
 
-        Its confidence is the share of the source that the target's mixture accounts for.
+        The confidence is the share of the source that belongs to the target's mixture.
         """
         import torch
 
-        from methods import _hgmm
+        from methods.geometry import hgmm
 
         pair = unit_pair(source, target)
         device = self.state.get("device", "cpu")
         start = pair.to_unit(np.eye(4) if init is None else init)
-        points, onto, T = (torch.as_tensor(x, device=device) for x in (pair.source, pair.target, start))
-        growth = _hgmm.Growth(self.levels, self.floor**2, self.flatness, self.least_points, FIT_ITERATIONS, FIT_GAIN)
-        search = _hgmm.Search(self.blur, self.floor, self.outliers, self.iterations, self.tolerance, DAMPING)
+        points, target_points, T = (torch.as_tensor(x, device=device) for x in (pair.source, pair.target, start))
+        fit = hgmm.FitParameters(self.levels, self.floor**2, self.flatness, self.least_points, FIT_ITERATIONS, FIT_GAIN)
+        search = hgmm.SearchParameters(self.blur, self.floor, self.outliers, self.iterations, self.tolerance, DAMPING)
         with torch.inference_mode():
             with self.stage("tree"):
-                tree = _hgmm.grow(onto, growth)
+                tree = hgmm.fit_tree(target_points, fit)
             with self.stage("solve"):
-                found = _hgmm.align(tree, points, T, search)
-        self.note(confidence=found.share, iterations=found.iterations, converged=found.converged)
-        return pair.answer(found.T.cpu().numpy())
+                alignment = hgmm.align(tree, points, T, search)
+        self.note(confidence=alignment.share, iterations=alignment.iterations, converged=alignment.converged)
+        return pair.to_original(alignment.T.cpu().numpy())

@@ -1,4 +1,4 @@
-"""Trimmed ICP: point-to-plane, and by its parameters point-to-point, generalized, robust, from coarse to fine."""
+"""Trimmed ICP: point-to-plane by default, optionally point-to-point, generalized, robust, or coarse to fine."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import InputError, unknown
-from methods._features import Normals, Points, normals, require_positive, unit_pair
-from methods._icp import KERNELS, METRICS, directions, step, thinned, weighted
-from methods.base import Between, Cloud, Method, NoSolution, Pose
+from methods.base import Cloud, LogUniform, Method, NoSolution, Pose
+from methods.geometry.features import Normals, Points, normals, require_positive, unit_pair
+from methods.geometry.icp import KERNELS, METRICS, directions, step, thinned, weighted
 
 NEAR = 0.05
-"""Distance, in the pair's scale, at which a source point counts as met; the share met is the method's confidence."""
+"""Distance, relative to the pair's scale, within which a source point is an inlier; the inlier share is the confidence."""
 NEAR_START = 0.2
-"""The cap on distances from a given start, chosen on training problems: docs/normals.md."""
+"""Limit of distances with an initial pose, chosen on training problems: docs/normals.md."""
 
 
 class Surface(NamedTuple):
@@ -26,21 +26,21 @@ class Surface(NamedTuple):
 
 
 class Icp(Method):
-    """Iterative closest point: distances to the target's tangent planes (Chen 1992), worst pairs trimmed (Chetverikov 2002).
+    """Iterative closest point with point-to-plane distances (Chen 1992) and trimmed worst pairs (Chetverikov 2002).
 
     Parameters:
-        trim: share of the pairs, the farthest, that each iteration leaves out.
-        iterations: the most iterations, of each level.
-        tolerance: stop when a step turns (radians) and moves (fractions of the pair's scale) less than this.
+        trim: share of the pairs, the farthest, that each iteration omits.
+        iterations: maximum iterations of each level.
+        tolerance: stop when a step rotates (radians) and translates (fractions of the pair's scale) by less than this.
         normal_radius: neighbourhood of the normals, a fraction of the pair's scale.
-        distance: pairs farther apart than this fraction of the pair's scale are left out beside the worst; inf for no such
-            cap. It keeps partial scans, half of which has no counterpart, from being pulled together; from far it stands
-            still. None: 0.2 from a given start (as after `+`), which is taken to be near, and inf without one.
+        distance: pairs farther apart than this fraction of the pair's scale are omitted, too; inf for no limit. It prevents
+            partial scans, half of which has no counterpart, from being pulled together, but stops convergence from afar.
+            None: 0.2 with an initial pose (as after `+`), which is assumed to be near, and inf without.
         metric: "plane", "point" (Besl 1992), or "generalized", plane to plane (Segal 2009).
-        kernel: "none", or what makes a large residual count less: "huber", "cauchy", "tukey".
-        width: the residual at which the kernel sets in, a fraction of the pair's scale.
-        levels: 1, or the number of passes from coarse to fine. Before the last, which sees all points, clouds are thinned
-            to one point a cell; cells and the cap on distances are halved from pass to pass.
+        kernel: "none", or a robust kernel: "huber", "cauchy", "tukey".
+        width: scale of the kernel, a fraction of the pair's scale.
+        levels: 1, or the number of passes from coarse to fine. Before the last, which uses all points, clouds are subsampled
+            to one point per cell; cells and the limit of distances are halved from pass to pass.
         voxel: edge of the finest cells, a fraction of the pair's scale.
     """
 
@@ -50,7 +50,7 @@ class Icp(Method):
     search = {
         "trim": (0.0, 0.1, 0.2, 0.3, 0.5),
         "iterations": (50, 100, 200),
-        "normal_radius": Between(0.08, 0.5),
+        "normal_radius": LogUniform(0.08, 0.5),
         "distance": (None, 0.1, 0.2, 0.4, 0.8),
     }
 
@@ -70,39 +70,42 @@ class Icp(Method):
         if not 0 <= self.trim < 1:
             raise InputError(f"icp[trim={self.trim}]: not a share; give one from 0 (keep all) to below 1")
         if self.distance is not None and not self.distance > 0:
-            raise InputError(f"icp[distance={self.distance}]: not above 0; inf is for no cap")
+            raise InputError(f"icp[distance={self.distance}]: not above 0; inf means no limit")
         for name, value, known in (("metric", self.metric, METRICS), ("kernel", self.kernel, ("none", *KERNELS))):
             if value not in known:
                 raise unknown(f"{name} of icp", value, known)
 
     def register(self, source: Cloud, target: Cloud, init: Pose | None = None) -> Pose:
-        """Refine `init` (4, 4), by default the identity between the clouds as given (not matched centroids)."""
+        """Refine `init` (4, 4), by default the identity between the original clouds (not matched centroids)."""
         pair = unit_pair(source, target)
-        cap = (np.inf if init is None else NEAR_START) if self.distance is None else self.distance
+        limit = (np.inf if init is None else NEAR_START) if self.distance is None else self.distance
         T = pair.to_unit(np.eye(4) if init is None else init)
         with self.stage("normals"):
             target_normals = normals(pair.target, self.normal_radius, "none")
-            both = self.metric == "generalized"  # the others look at the target's alone
+            both = self.metric == "generalized"  # the other metrics use the target's only
             source_normals = normals(pair.source, self.normal_radius, "none") if both else np.zeros_like(pair.source)
         with self.stage("refine"):
-            done = 0
+            iterations = 0
             for level in reversed(range(self.levels)):
                 p, q = (self.rows(cloud, level) for cloud in (pair.source, pair.target))
-                seen = Surface(pair.source[p], source_normals[p]), Surface(pair.target[q], target_normals[q])
-                T, taken, last, met = self.refined(T, *seen, cap * 2**level)
-                done += taken
-        self.note(iterations=done, converged=bool(last <= self.tolerance), confidence=met)
-        return pair.answer(T)
+                clouds = Surface(pair.source[p], source_normals[p]), Surface(pair.target[q], target_normals[q])
+                T, count, last, inliers = self.refine(T, *clouds, limit * 2**level)
+                iterations += count
+        self.note(iterations=iterations, converged=bool(last <= self.tolerance), confidence=inliers)
+        return pair.to_original(T)
 
     def rows(self, cloud: Points, level: int) -> NDArray[np.intp]:
-        """Rows (K,) of a cloud (N, 3) that a level sees; level 0, the last, sees all."""
+        """Return the rows (K,) of a cloud (N, 3) that a level uses; level 0, the last, uses all."""
         return thinned(cloud, self.voxel * 2 ** (level - 1)) if level else np.arange(len(cloud))
 
-    def refined(self, T: Pose, source: Surface, target: Surface, cap: float) -> tuple[Pose, int, float, float]:
-        """One level from T (4, 4) between unit clouds: the pose, iterations, the last step's size, and the share met.
+    def refine(self, T: Pose, source: Surface, target: Surface, limit: float) -> tuple[Pose, int, float, float]:
+        """Run one level from T (4, 4) between unit clouds.
+
+        Returns:
+            The pose, the number of iterations, the last step's size, and the share of inliers.
 
         Raises:
-            NoSolution: fewer than 3 points have a partner within the cap.
+            NoSolution: fewer than 3 points have a partner within the limit.
         """
         from scipy.spatial import cKDTree
 
@@ -113,7 +116,7 @@ class Icp(Method):
             moved = source.points @ T[:3, :3].T + T[:3, 3]
             distance, nearest = map(np.asarray, tree.query(moved))
             best = np.argpartition(distance, keep - 1)[:keep]
-            best = best[distance[best] <= cap]
+            best = best[distance[best] <= limit]
             if len(best) < 3:
                 raise NoSolution(f"{len(best)} points have a partner within the distance; a pose needs 3")
             p, q = moved[best], target.points[nearest[best]]

@@ -8,10 +8,10 @@ from methods.base import Cloud, Method, Pose
 
 
 class Identity(Method):
-    """Does nothing. Its errors are those of the problems themselves."""
+    """Return the identity: a control whose errors are those of the problems before registration."""
 
     kind = "control"
 
     def register(self, source: Cloud, target: Cloud) -> Pose:
-        """The (4, 4) identity, whatever the clouds."""
+        """Return the identity (4, 4) for any clouds."""
         return np.eye(4)

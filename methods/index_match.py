@@ -1,18 +1,18 @@
-"""Control: points of the same index are taken for matches."""
+"""Control: match points of the same index."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from methods._features import unit_pair
 from methods.base import Cloud, Method, Pose, rigid
+from methods.geometry.features import unit_pair
 
 
 class IndexMatch(Method):
-    """The least-squares pose of source[i] onto target[i]. It shows a leak of the correspondence through the point order.
+    """Fit the least-squares pose of source[i] to target[i]: a control that reveals correspondence leaked by point order.
 
-    On shuffled clouds it must do no better than a random pose; on unshuffled ones it is exact. Where the sizes differ,
-    the longer cloud's last points are left out.
+    On shuffled clouds it must be no better than a random pose; on unshuffled ones it is exact. If the sizes differ,
+    the last points of the longer cloud are omitted.
     """
 
     kind = "control"
@@ -24,4 +24,4 @@ class IndexMatch(Method):
         n = min(len(source), len(target))
         pair = unit_pair(source[:n], target[:n])
         rotation, _ = Rotation.align_vectors(pair.target, pair.source)
-        return pair.answer(rigid(rotation.as_matrix(), np.zeros(3)))
+        return pair.to_original(rigid(rotation.as_matrix(), np.zeros(3)))

@@ -1,20 +1,24 @@
-"""Principal axes: the classical global alignment without features, and what anything learned on such axes has to beat."""
+"""Principal axes: the classical global alignment without features, the baseline of methods that learn on such axes."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from methods._principal import candidates
 from methods.base import Cloud, Method, NoSolution, Pose, rigid
+from methods.geometry.principal_axes import candidates
 
-_CHECKED = 400
+_RANKING_POINTS = 400
+"""Source points whose distances to the target rank the alignments."""
 
 
 class PrincipalAxes(Method):
-    """Centroid onto centroid and principal axes onto principal axes, in the best of the 24 right-handed ways.
+    """Align centroids and principal axes, in the best of the 24 right-handed ways.
 
-    The way is taken that leaves the nearest `share` of 400 source points nearest to the target, on average. Needs complete
-    objects: what is missing turns the axes.
+    The best has the smallest mean distance of 400 source points to the target, over the nearest `share` of them. It needs
+    complete objects: missing parts rotate the axes.
+
+    Parameters:
+        share: share of the source points that rank an alignment, those nearest to the target.
     """
 
     kind = "global"
@@ -32,7 +36,7 @@ class PrincipalAxes(Method):
             raise NoSolution("principal axes need three finite points or more")
         centres = [cloud.mean(axis=0) for cloud in clouds]
         with self.stage("solve"):
-            found = candidates(clouds[0] - centres[0], clouds[1] - centres[1], self.share, _CHECKED)
-        left = float(found.distances[0])
-        self.note(distance=left, confidence=-left)
-        return rigid(found.rotations[0], centres[1] - found.rotations[0] @ centres[0])
+            ranked = candidates(clouds[0] - centres[0], clouds[1] - centres[1], self.share, _RANKING_POINTS)
+        distance = float(ranked.distances[0])
+        self.note(distance=distance, confidence=-distance)
+        return rigid(ranked.rotations[0], centres[1] - ranked.rotations[0] @ centres[0])

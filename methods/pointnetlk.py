@@ -1,14 +1,13 @@
-"""PointNetLK (Aoki et al., CVPR 2019): Lucas-Kanade on a learned global feature; refines a start."""
+"""PointNetLK (Aoki et al., CVPR 2019): Lucas-Kanade on a learned global feature, from an initial pose."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from methods.base import Cloud, Pose, rigid
-from methods.nn.learned import OBJECTS, Learned, restored
+from methods.learned.base import OBJECT_RADII, Learned, NormalisedPair
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,45 +16,46 @@ if TYPE_CHECKING:
 
 
 class PointNetLK(Learned):
-    """Steps that bring the source's global PointNet feature to the target's, by a numerical Jacobian found once.
+    """Bring the source's global PointNet feature to the target's by steps with a numerical Jacobian, computed once.
 
-    A local method: its weights are those of Euler angles up to 45°, as in the paper; what starts farther off converges
-    by luck.
+    A local method: its weights were trained on Euler angles up to 45°, as in the paper; convergence from larger angles is not
+    to be expected.
     """
 
     kind = "local"
     local = True
     variants = {"pointnetlk": {}}
     trained = "pointnetlk"
-    radii = OBJECTS
+    radii = OBJECT_RADII
 
     sampler: str = "euler45"
 
     @classmethod
-    def parts(cls) -> tuple[type[Any], type[Any], Mapping[str, tuple[str, ...]]]:
-        """See `Learned.parts`."""
-        from methods.nn.lk import LkConfig, LkNet
+    def network_type(cls) -> type[LkNet]:
+        """See `Learned.network_type`."""
+        from methods.nn.lk import LkNet
 
-        return LkNet, LkConfig, {}
+        return LkNet
 
     def register(self, source: Cloud, target: Cloud, init: Pose | None = None) -> Pose:
-        """Refine `init` (4, 4), by default centroid on centroid without a turn."""
+        """Refine `init` (4, 4), by default centroid on centroid without rotation."""
         import torch
 
         net: LkNet = self.state["net"]
-        pair, scale, centres = self.tensors(source, target)
-        start = None if init is None else self.inside(init, scale, centres)
+        pair = self.normalise(source, target)
+        start = None if init is None else self.normalised_pose(init, pair)
         with self.stage("refine"), torch.inference_mode():
-            T = net.estimate(net.prepare(pair[0], pair[1]), pair[0], pair[1], start).T[0].cpu().numpy()
-        return restored(T, scale, centres)
+            prepared = net.prepare(pair.source, pair.target)
+            T = net.estimate(prepared, pair.source, pair.target, start).T[0].cpu().numpy()
+        return pair.denormalise(T)
 
-    def inside(self, T: Pose, scale: float, centres: list[Pose]) -> Tensor:
-        """The pose (1, 4, 4) between centred and scaled clouds of one between the clouds as given."""
+    def normalised_pose(self, T: Pose, pair: NormalisedPair) -> Tensor:
+        """Convert a pose (4, 4) between the original clouds to one (1, 4, 4) between the normalised clouds."""
         import torch
 
         R = np.asarray(T)[:3, :3]
-        made = rigid(R, (np.asarray(T)[:3, 3] + R @ centres[0] - centres[1]) / scale)
-        return torch.from_numpy(made)[None].to(self.state["device"])
+        translation = (np.asarray(T)[:3, 3] + R @ pair.source_centre - pair.target_centre) / pair.scale
+        return torch.from_numpy(rigid(R, translation))[None].to(self.state["device"])
 
 
 class PointNetLKSmall(PointNetLK):

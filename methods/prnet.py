@@ -1,29 +1,32 @@
-"""PRNet (Wang and Solomon, NeurIPS 2019): keypoints matched one to one, in rounds that start from the pose so far."""
+"""PRNet (Wang and Solomon, NeurIPS 2019): keypoints matched one to one, in several rounds of refinement."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
-from methods.nn.learned import OBJECTS, Learned
+from methods.learned.base import OBJECT_RADII, Learned
+
+if TYPE_CHECKING:
+    from methods.nn.prnet import PrnetNet
 
 
 class Prnet(Learned):
-    """DCP's features; keypoints by their length; one match each, drawn in training at a learned temperature; three rounds.
+    """Match keypoints one to one by DCP's features, and refine the pose in three rounds.
 
-    Trained on whatever rotations the problems have, where the paper trains on Euler angles up to 45°.
+    Keypoints are the points with the longest features. In training, matches are sampled at a learned temperature. Trained on the
+    rotations of the problems, whereas the paper trains on Euler angles up to 45°.
     """
 
     variants = {"prnet": {}}
     trained = "prnet"
-    radii = OBJECTS
+    radii = OBJECT_RADII
 
     @classmethod
-    def parts(cls) -> tuple[type[Any], type[Any], Mapping[str, tuple[str, ...]]]:
-        """See `Learned.parts`."""
-        from methods.nn.prnet import PrnetConfig, PrnetNet
+    def network_type(cls) -> type[PrnetNet]:
+        """See `Learned.network_type`."""
+        from methods.nn.prnet import PrnetNet
 
-        return PrnetNet, PrnetConfig, {}
+        return PrnetNet
 
 
 class PrnetSmall(Prnet):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from methods._features import unit_pair
 from methods.base import Cloud, Method, Pose, rigid
+from methods.geometry.features import unit_pair
 
 
 class RandomPose(Method):
-    """A rotation uniform on SO(3) (Haar), and the translation that brings centroid onto centroid.
+    """Return a rotation uniform on SO(3) (Haar) about matched centroids: a control without information on the rotation.
 
-    Its rotation errors have a mean of 126.5 degrees and 0.8 % of them are under 30 degrees, whatever the sampler.
+    Its rotation errors have a mean of 126.5 degrees, and 0.8 % of them are below 30 degrees, for any sampler.
     """
 
     kind = "control"

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from methods._features import FeatureMethod, unit_pair
-from methods._ransac import ransac
-from methods.base import Between, Cloud, Pose
+from methods.base import Cloud, LogUniform, Pose
+from methods.geometry.features import FeatureMethod, unit_pair
+from methods.geometry.ransac import ransac
 
 
 class Ransac(FeatureMethod):
-    """Poses of random triples of mutual FPFH matches; the one with the most inliers wins and is fitted to them.
+    """Choose the pose with the most inliers among those of random triples of mutual FPFH matches, and fit it to them.
 
-    Confidence is 1: every iteration is done, never stopped by a good enough pose. Otherwise 10 000 and
-    10 000 000 iterations would be the same method wherever a few hundred suffice.
+    Every iteration is run, without early termination. Otherwise 10 000 and 10 000 000 iterations would be the same method
+    wherever a few hundred suffice.
 
     Parameters:
-        iterations: triples drawn.
+        iterations: number of triples.
         distance: a match is an inlier within this distance, a fraction of the pair's scale.
-        edge_ratio: the least ratio of the edges of a triple, checked before its pose is computed.
-        limit: the most matches used; more are thinned evenly (memory grows with the square).
+        edge_ratio: minimum ratio of the edges of a triple, checked before its pose is computed.
+        limit: maximum number of matches, evenly subsampled (memory grows with the square).
     """
 
     random = True
     requires = ("open3d",)
-    search = {"distance": Between(0.02, 0.2), "edge_ratio": (0.7, 0.8, 0.9, 0.95)}
+    search = {"distance": LogUniform(0.02, 0.2), "edge_ratio": (0.7, 0.8, 0.9, 0.95)}
     variants = {"ransac10k": {"iterations": 10_000}, "ransac10m": {"iterations": 10_000_000}}
 
     iterations: int = 10_000
@@ -37,4 +37,4 @@ class Ransac(FeatureMethod):
         with self.stage("solve"):
             T, inliers = ransac(p, q, self.iterations, self.distance, self.edge_ratio, self.rng)
         self.note(iterations=self.iterations, inliers=inliers, confidence=inliers / len(p))
-        return pair.answer(T)
+        return pair.to_original(T)

@@ -7,21 +7,25 @@ from typing import Any, ClassVar
 import numpy as np
 
 from common.errors import InputError
-from methods._features import require_positive, unit_pair
 from methods.base import Cloud, Method, NoSolution, Pose
+from methods.geometry.features import require_positive, unit_pair
 
 KINDS = ("GICP", "VGICP")
+"""The library's registration types."""
 _NEIGHBOURS = 10
+"""Points of a neighbourhood in the library."""
 
 
 class SmallGicp(Method):
-    """Plane-to-plane distances under covariances of neighbourhoods. Distances are fractions of the pair's scale.
+    """Refine a pose by plane-to-plane distances under covariances of neighbourhoods (GICP, or VGICP on a grid).
+
+    Distances are fractions of the pair's scale.
 
     Parameters:
         kind_of: GICP, or VGICP, which matches to a grid of Gaussians.
-        voxel: edge of the cells that thin the clouds; of VGICP's cells five times that.
-        distance: pairs farther apart are left out.
-        iterations: the most iterations.
+        voxel: edge of the voxels that subsample the clouds; VGICP's voxels have five times that edge.
+        distance: pairs farther apart are omitted.
+        iterations: maximum iterations.
     """
 
     kind = "local"
@@ -43,7 +47,7 @@ class SmallGicp(Method):
         """Refine `init` (4, 4), by default the identity.
 
         Raises:
-            NoSolution: fewer points than a neighbourhood has, since the library reads past the end of such clouds.
+            NoSolution: fewer points than a neighbourhood has: the library reads past the end of such clouds.
         """
         import small_gicp
 
@@ -51,7 +55,7 @@ class SmallGicp(Method):
         if min(len(pair.source), len(pair.target)) < _NEIGHBOURS:
             raise NoSolution(f"a cloud has fewer than {_NEIGHBOURS} points")
         with self.stage("refine"):
-            found = small_gicp.align(
+            result = small_gicp.align(
                 pair.target,
                 pair.source,
                 pair.to_unit(np.eye(4) if init is None else init),
@@ -62,8 +66,8 @@ class SmallGicp(Method):
                 num_threads=1,
                 max_iterations=self.iterations,
             )
-        inliers = found.num_inliers
-        self.note(iterations=found.iterations, converged=bool(found.converged), inliers=inliers)
+        inliers = result.num_inliers
+        self.note(iterations=result.iterations, converged=bool(result.converged), inliers=inliers)
         if not inliers:
             raise NoSolution("no pair lies within the distance")
-        return pair.answer(found.T_target_source)
+        return pair.to_original(result.T_target_source)

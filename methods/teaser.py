@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from methods import _teaser_native
-from methods._features import FeatureMethod, unit_pair
-from methods.base import Between, Cloud, Pose
+from methods.base import Cloud, LogUniform, Pose
+from methods.geometry.features import FeatureMethod, unit_pair
+from methods.native import teaser
 
 
 class Teaser(FeatureMethod):
-    """The largest clique of FPFH matches whose distances agree, then graduated non-convexity with truncated least squares.
+    """Find the largest clique of consistent FPFH matches, then fit the pose by graduated non-convexity.
 
     Parameters:
-        noise_bound: the most a right match may be off, a fraction of the pair's scale.
-        clique_seconds: the most the exact search for the clique may take.
-        limit: the most matches used; more are thinned evenly. 2 000 take up to a second and 220 MB, 5 000 up to four
-            and 1.4 GB.
+        noise_bound: maximum error of a correct match, a fraction of the pair's scale.
+        clique_seconds: time limit of the exact search for the clique.
+        limit: maximum number of matches, evenly subsampled. 2 000 take up to a second and 220 MB, 5 000 up to four
+            seconds and 1.4 GB.
     """
 
     requires = ("open3d",)
-    search = {"noise_bound": Between(0.01, 0.15), "limit": (500, 1000, 2000)}
+    search = {"noise_bound": LogUniform(0.01, 0.15), "limit": (500, 1000, 2000)}
     environment = {"OMP_THREAD_LIMIT": "1"}  # with more threads cliques differ between runs
 
     noise_bound: float = 0.06
@@ -27,18 +27,18 @@ class Teaser(FeatureMethod):
 
     @classmethod
     def check_available(cls) -> None:
-        """Raise `Unavailable` if TEASER++ is not here and cannot be built."""
-        _teaser_native.check()
+        """Raise `Unavailable` if TEASER++ is not installed and cannot be built."""
+        teaser.check()
 
     def setup(self, device: str, seed: int, domain: str) -> None:
-        """Build the library if that was not done, so that no pair's time holds it."""
-        _teaser_native.prepare()
+        """Build the library if necessary, so that no pair's time includes it."""
+        teaser.prepare()
 
     def register(self, source: Cloud, target: Cloud) -> Pose:
         """See `Method.register`."""
         pair = unit_pair(source, target)
         p, q = self.matched_points(pair, self.limit)
         with self.stage("solve"):
-            T, clique = _teaser_native.solve(p, q, self.noise_bound, self.clique_seconds)
+            T, clique = teaser.solve(p, q, self.noise_bound, self.clique_seconds)
         self.note(clique=clique, confidence=clique / len(p))
-        return pair.answer(T)
+        return pair.to_original(T)

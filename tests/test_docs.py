@@ -21,28 +21,28 @@ import h5py
 import numpy as np
 import pytest
 
-from bench import cli
-from bench.child import ROOT
-from bench.new import write as write_new
+from bench.cli import main
+from bench.cli.scaffold import write as write_new
+from bench.isolation.process import ROOT
 from bench.pair.files import write_ply
 from common.keys import rng
-from docs import make_choosing, make_geometric
-from tests.bench.test_run import PLUGINS, QUICK
+from docs.scripts import make_choosing, make_geometric
+from tests.bench.command_line import PLUGINS, QUICK
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 TUTORIALS = ["add-a-method.md", "add-a-data-set.md"]
 NOT_RUN = {
     "pip": "installs packages",
     "pre-commit": "changes the user's git hooks",
-    "dask": "starts servers; tests/bench/test_cluster.py runs on a cluster",
+    "dask": "starts servers; tests/bench/execution/test_executor.py runs on a cluster",
     "PYTHONPATH=.": "as dask",
-    "benchmarks.harness": "measures for minutes",
-    "benchmarks.deepgmr": "measures for minutes",
-    "benchmarks.memory": "measures for minutes",
-    "benchmarks.adapters": "measures for minutes",
-    "benchmarks.teaser": "measures for minutes",
-    "benchmarks.scan_settings": "measures for minutes",
-    "docs.make_geometric": "reads runs of hours; a test below makes its tables from rows",
+    "performance.harness": "measures for minutes",
+    "performance.deepgmr": "measures for minutes",
+    "performance.memory": "measures for minutes",
+    "performance.adapters": "measures for minutes",
+    "performance.teaser": "measures for minutes",
+    "performance.scan_settings": "measures for minutes",
+    "docs.scripts.make_geometric": "reads runs of hours; a test below makes its tables from rows",
 }
 
 
@@ -82,7 +82,7 @@ def place(tmp_path_factory):
         patch.chdir(folder)
         patch.setattr("bench.report.begin_report", lambda *_: list)
         asked = ["--methods", "good", "halves", "--problems", "2", "--conditions", "noisy", "--out", "NAME"]
-        assert cli.main([*QUICK, *asked]) == 0
+        assert main.main([*QUICK, *asked]) == 0
     for name in ("BEFORE", "AFTER"):
         shutil.copytree(folder / "results" / "NAME", folder / "results" / name)
     return folder
@@ -138,7 +138,7 @@ def test_a_command_of_the_documentation_works(place, tmp_path, monkeypatch, page
         return
     script = words[2 if words[1] == "-m" else 1] if words[0] == "python" else words[0]
     if script in NOT_RUN:
-        assert not script.startswith("benchmarks.") or importlib.util.find_spec(script)
+        assert not script.startswith("performance.") or importlib.util.find_spec(script)
         return
     assert script == "bench.py", f"say in NOT_RUN why '{shlex.join(words)}' of {page} is not run, or run it"
     monkeypatch.chdir(place)
@@ -146,9 +146,9 @@ def test_a_command_of_the_documentation_works(place, tmp_path, monkeypatch, page
     monkeypatch.setattr("bench.report.begin_report", lambda *_: list)
     name, asked = small(words[2:], place, tmp_path)
     if name in ("train", "data", "tune"):
-        cli._parser(train=name == "train")[0].parse_args(asked)
+        main._parser(train=name == "train")[0].parse_args(asked)
     else:
-        assert cli.main(asked) == 0
+        assert main.main(asked) == 0
 
 
 @pytest.mark.parametrize("name", TUTORIALS)
@@ -169,7 +169,7 @@ def test_a_tutorial_works_exactly_as_written(tmp_path, name):
 
 def test_the_readmes_method_conforms(tmp_path, capsys):
     (tmp_path / "centroid_align.py").write_text(blocks(ROOT / "README.md", "python")[0])
-    assert cli.main(["check", "centroid_align", "--plugins", str(tmp_path)]) == 0, capsys.readouterr().out
+    assert main.main(["check", "centroid_align", "--plugins", str(tmp_path)]) == 0, capsys.readouterr().out
 
 
 def shell(line, folder):

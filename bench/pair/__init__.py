@@ -1,1 +1,1 @@
-"""`bench.py pair A B`: two clouds of one's own, registered by every method and compared without a truth."""
+"""`bench.py pair A B`: register two point cloud files by every method and compare the poses without ground truth."""

@@ -1,41 +1,43 @@
-"""What `bench.py pair` does, from the two files to the folder of what was found."""
+"""`bench.py pair`: register two files and write the results to a folder."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.child import Limits
-from bench.pair import page, picture
-from bench.pair.ask import Answer, ask_all, chosen, defaults
+from bench.isolation.protocol import Limits
+from bench.pair import figure, page
 from bench.pair.clouds import Scans, guessed_unit, open_scans
 from bench.pair.files import write_files
-from bench.pair.result import Result, judge, read_truth
+from bench.pair.register import Registration, defaults, register_all, select_methods
+from bench.pair.result import PairResult, evaluate, read_truth
 from bench.report.style import number
 from common.errors import InputError
+from methods.core.registry import MethodRegistry
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
-MATRIX = 12
-"""Poses whose differences fit into a terminal, each with each; the report has them all."""
+MAX_MATRIX = 12
+"""Most poses whose matrix of differences is printed; the report contains all."""
 
 
 @dataclass(frozen=True)
-class Request:
-    """What is asked; None stands for the value in `defaults.toml`, or for what is found from the data.
+class PairRequest:
+    """Arguments of a pair; None selects the value in `defaults.toml`, or for a value derived from the data.
 
     Attributes:
         source, target: the two files.
         methods: names as on the command line.
-        truth: a file with the true pose.
-        points: the most points of each cloud that methods are given.
-        scale: what to multiply the source's coordinates by.
-        out: the folder to write to.
+        truth: file with the true pose.
+        points: most points of each cloud for the methods.
+        scale: factor of the source's coordinates.
+        out: folder to write to.
+        domain: data that learned methods are set up for.
     """
 
     source: Path
@@ -49,23 +51,24 @@ class Request:
     memory_limit_gb: float | None = None
     device: str = "cpu"
     threads: int = 1
-    plugins: Path | None = None
+    domain: str = ""
+    registry: MethodRegistry = field(default_factory=MethodRegistry)
 
     @property
     def folder(self) -> Path:
-        """Where to write."""
+        """Folder to write to."""
         name = f"{self.source.stem}-{self.target.stem}"
         return self.out or Path("pairs") / re.sub(r"[^\w.-]+", "-", name)
 
     def limits(self) -> Limits:
-        """What one call may take.
+        """Return the limits of one call.
 
         Raises:
-            InputError: not above zero.
+            InputError: a value is not above zero.
         """
-        said = defaults()
-        timeout = said["timeout"] if self.timeout is None else self.timeout
-        memory = said["memory_limit_gb"] if self.memory_limit_gb is None else self.memory_limit_gb
+        default = defaults()
+        timeout = default["timeout"] if self.timeout is None else self.timeout
+        memory = default["memory_limit_gb"] if self.memory_limit_gb is None else self.memory_limit_gb
         for flag, value in (
             ("--timeout", timeout),
             ("--memory-limit", memory),
@@ -76,95 +79,95 @@ class Request:
         return Limits(timeout, memory)
 
 
-def run(request: Request, console: Console) -> Result:
-    """Register the pair by every method, print what was found, and write it.
+def run(request: PairRequest, console: Console) -> PairResult:
+    """Register the pair by every method, print and write the results.
 
     Raises:
-        InputError: a file does not read, or a name, limit or truth is no good.
+        InputError: a file is unreadable, or a name, limit or true pose is invalid.
     """
-    limits, methods = request.limits(), chosen(request.methods, request.plugins)
+    limits, methods = request.limits(), select_methods(request.methods, request.registry)
     truth = read_truth(request.truth) if request.truth else None
     points = defaults()["points"] if request.points is None else request.points
     if points < 10:
         raise InputError("--points: must be at least 10")
     scans = open_scans((request.source, request.target), points, request.scale)
-    for line in told(scans):
+    for line in describe_scans(scans):
         console.print(line, highlight=False, soft_wrap=True)
-    answers: list[Answer] = []
-    for answer in ask_all(scans, methods, limits, request.device, request.threads, request.plugins):
-        answers.append(answer)
-        line = f"  {len(answers)} of {len(methods)}  {answer.method}: {answer.status}"
+    registrations: list[Registration] = []
+    for registration in register_all(scans, methods, limits, request.domain, request.device, request.threads):
+        registrations.append(registration)
+        line = f"  {len(registrations)} of {len(methods)}  {registration.method}: {registration.status}"
         console.print(line, highlight=False, soft_wrap=True, markup=False)
-    result = judge(scans, answers, truth)
+    result = evaluate(scans, registrations, truth)
     show(result, console)
     inputs = [f for f in (request.source, request.target, request.truth) if f]
     write(result, request.folder, inputs, console)
     return result
 
 
-def told(scans: Scans) -> list[str]:
-    """What was found of the clouds, in lines."""
+def describe_scans(scans: Scans) -> list[str]:
+    """Describe the clouds, one line per item."""
     source, target = len(scans.source.whole), len(scans.target.whole)
     return [
         f"{scans.source.file.name}: {source} points; {scans.target.file.name}: {target} points",
-        f"about {number(scans.size)} across ({guessed_unit(scans.size)}); a point's neighbour is {number(scans.spacing)} away; "
-        f"within {number(scans.near)} counts as overlapping",
+        f"size about {number(scans.size)} ({guessed_unit(scans.size)}); distance between neighbours {number(scans.spacing)}; "
+        f"points within {number(scans.near)} count as overlapping",
         *scans.notes,
     ]
 
 
-def show(result: Result, console: Console) -> None:
-    """The poses, the best first, who has none, the matrix of agreement if it fits, and the verdict, on the terminal."""
+def show(result: PairResult, console: Console) -> None:
+    """Print the poses, the best first, the failures, the matrix of agreement if it fits, and the verdict."""
     from rich.table import Table
 
     head, *rows = page.table(result)
-    told = list(zip(result.answers, rows, strict=True))
-    posed = sorted((pair for pair in told if pair[0].pose is not None), key=lambda pair: _rank(result, pair[0]))
-    full = [i for i in range(len(head)) if head[i] not in ("status", "message") and any(row[i] for _, row in posed)]
+    pairs = zip(result.registrations, rows, strict=True)
+    posed = sorted((pair for pair in pairs if pair[0].pose is not None), key=lambda pair: _rank(result, pair[0]))
+    columns = [i for i in range(len(head)) if head[i] not in ("status", "message") and any(row[i] for _, row in posed)]
     table = Table(box=None)
-    for i in full:
+    for i in columns:
         numeric = head[i] not in ("method", "agrees")
         table.add_column(head[i], justify="right" if numeric else "left", overflow="fold", no_wrap=i == 0)
     for _, row in posed:
-        table.add_row(*(row[i] for i in full))
+        table.add_row(*(row[i] for i in columns))
     console.print(table)
-    without = [answer for answer in result.answers if answer.pose is None]
-    for answer in (a for a in without if a.status != "skipped"):
-        line = f"no pose: {answer.method}, {answer.status}: {answer.message}"
+    without = [registration for registration in result.registrations if registration.pose is None]
+    for registration in (a for a in without if a.status != "skipped"):
+        line = f"no pose: {registration.method}, {registration.status}: {registration.message}"
         console.print(line, highlight=False, soft_wrap=True, markup=False)
     if skipped := [a.method for a in without if a.status == "skipped"]:
-        line = f"not available here: {', '.join(skipped)}; `bench.py list` and the report say why"
+        line = f"not available: {', '.join(skipped)}; `bench.py list` and the report give the reasons"
         console.print(line, highlight=False, soft_wrap=True, markup=False)
-    if 1 < len(result.posed) <= MATRIX:
-        console.print("agreement: degrees between every two poses", highlight=False)
+    if 1 < len(result.posed) <= MAX_MATRIX:
+        console.print("agreement: angle in degrees between every two poses", highlight=False)
         matrix = Table("", *(str(i + 1) for i in range(len(result.posed))), box=None)
-        for i, answer in enumerate(result.posed):
-            matrix.add_row(f"{i + 1} {answer.method}", *(number(a, 1) for a in result.agreement.angle_deg[i]))
+        for i, registration in enumerate(result.posed):
+            matrix.add_row(f"{i + 1} {registration.method}", *(number(a, 1) for a in result.agreement.angle_deg[i]))
         console.print(matrix)
     console.print(result.verdict(), highlight=False, soft_wrap=True)
 
 
-def _rank(result: Result, answer: Answer) -> tuple[bool, bool, float]:
-    """Sort key of an answer with a pose: the best, those that agree with it, the others; by residual."""
-    row = result.row(answer)
-    return answer is not result.best, not row["consensus"], row["residual"]
+def _rank(result: PairResult, registration: Registration) -> tuple[bool, bool, float]:
+    """Return the sort key of a pose: the best, those that agree with it, the others; by residual."""
+    row = result.row(registration)
+    return registration is not result.best, not row["consensus"], row["residual"]
 
 
-def write(result: Result, folder: Path, inputs: Sequence[Path], console: Console) -> None:
-    """Every file of the pair, beside the inputs; says where they are.
+def write(result: PairResult, folder: Path, inputs: Sequence[Path], console: Console) -> None:
+    """Write all files of the pair and print their paths.
 
     Raises:
-        InputError: the folder can't be written.
+        InputError: the folder cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_files(result, folder, inputs)
-        picture.draw(result, folder / "picture.png")
+        figure.draw(result, folder / "picture.png")
         (folder / "report.html").write_text(page.render(result), encoding="utf-8")
     except OSError as error:
         raise InputError(f"--out {folder}: cannot be written ({error}); give another folder") from error
-    for what, name in (("poses", "poses.json"), ("picture", "picture.png"), ("report", "report.html")):
-        console.print(f"{what:8}{folder / name}", highlight=False, soft_wrap=True)
+    for label, name in (("poses", "poses.json"), ("picture", "picture.png"), ("report", "report.html")):
+        console.print(f"{label:8}{folder / name}", highlight=False, soft_wrap=True)
     if result.scans.factor != 1:
-        told = f"poses are of the source with its coordinates times {result.scans.factor:g}, not of the file as it is"
-        console.print(told, highlight=False, soft_wrap=True)
+        note = f"poses apply to the source with its coordinates multiplied by {result.scans.factor:g}"
+        console.print(note, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""One HTML page of a pair that opens offline: the table, the matrix of agreement, and the aligned clouds to turn about."""
+"""Self-contained HTML page of a pair: table, matrix of agreement, and aligned clouds in rotatable 3D views."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.pair.clouds import guessed_unit
-from bench.pair.picture import GIVEN, SOURCE, TARGET, shown
-from bench.pair.result import Result
+from bench.pair.figure import GIVEN, SOURCE, TARGET, strided
+from bench.pair.result import PairResult
 from bench.report.embed import plotly_script, script_json
 from bench.report.style import number
 
 SHOWN = 2500
-"""Points of a cloud in the page."""
+"""Most points of a cloud in the page."""
 
 
-def render(result: Result) -> str:
-    """The page."""
+def render(result: PairResult) -> str:
+    """Render the page."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
@@ -28,8 +28,8 @@ def render(result: Result) -> str:
     facts = {
         "size": f"{number(scans.size)} ({guessed_unit(scans.size)})",
         "distance between neighbours": number(scans.spacing),
-        "counts as overlapping within": number(scans.near),
-        "poses count as the same within": number(scans.alike),
+        "points overlap within": number(scans.near),
+        "poses are equal within": number(scans.alike),
     }
     return environment.from_string(template).render(
         source=scans.source.file.name,
@@ -45,12 +45,12 @@ def render(result: Result) -> str:
     )
 
 
-def table(result: Result) -> list[list[str]]:
-    """Head and rows of the table, as text."""
-    rows = [result.row(a) for a in result.answers]
+def table(result: PairResult) -> list[list[str]]:
+    """Return head and rows of the table, as text."""
+    rows = [result.row(a) for a in result.registrations]
     heads = {"method": "method", "status": "status", "time_ms": "ms", "overlap": "overlap", "residual": "residual"}
     heads |= {"rre_deg": "error °", "shift": "error shift", "rmse": "error rmse"} if result.errors else {}
-    heads |= {"consensus": "agrees", "confidence": "says of itself", "message": "message"}
+    heads |= {"consensus": "agrees", "confidence": "reported confidence", "message": "message"}
     return [list(heads.values())] + [[_text(name, row[name]) for name in heads] for row in rows]
 
 
@@ -62,8 +62,8 @@ def _text(name: str, value: Any) -> str:
     return number(value) if isinstance(value, float) else str(value)
 
 
-def _matrix(result: Result) -> list[list[str]]:
-    """Angle and shift between every two methods."""
+def _matrix(result: PairResult) -> list[list[str]]:
+    """Format angle and shift between every two methods."""
     agree = result.agreement
     return [
         [f"{number(a, 1)}° {number(s)}" for a, s in zip(angles, shifts, strict=True)]
@@ -71,15 +71,15 @@ def _matrix(result: Result) -> list[list[str]]:
     ]
 
 
-def _clouds(result: Result) -> dict[str, Any]:
-    """Thinned clouds about the target's centroid, in a precision that the eye cannot tell from more."""
+def _clouds(result: PairResult) -> dict[str, Any]:
+    """Return the subsampled clouds relative to the target's centroid, rounded to a precision finer than visible."""
     centre = result.scans.target.thin.mean(axis=0)
-    source = shown(result.scans.source.thin, SHOWN)
-    poses = {a.method: _about(a.pose, centre, source.mean(axis=0)) for a in result.posed if a.pose is not None}
+    source = strided(result.scans.source.thin, SHOWN)
+    poses = {a.method: _centred_pose(a.pose, centre, source.mean(axis=0)) for a in result.posed if a.pose is not None}
     return {
-        "source": _digits(source - source.mean(axis=0), result.scans.size),
-        "target": _digits(shown(result.scans.target.thin, SHOWN) - centre, result.scans.size),
-        "start": _about(result.scans.restored(np.eye(4)), centre, source.mean(axis=0)),
+        "source": _round_coordinates(source - source.mean(axis=0), result.scans.size),
+        "target": _round_coordinates(strided(result.scans.target.thin, SHOWN) - centre, result.scans.size),
+        "start": _centred_pose(result.scans.restored(np.eye(4)), centre, source.mean(axis=0)),
         "poses": poses,
         "given": GIVEN,
         "best": result.best.method if result.best else None,
@@ -87,14 +87,16 @@ def _clouds(result: Result) -> dict[str, Any]:
     }
 
 
-def _about(T: NDArray[np.float64], centre: NDArray[np.float64], origin: NDArray[np.float64]) -> list[list[float]]:
-    """The first three rows of a pose between clouds that have been moved to their centroids."""
+def _centred_pose(
+    T: NDArray[np.float64], centre: NDArray[np.float64], origin: NDArray[np.float64]
+) -> list[list[float]]:
+    """Return the first three rows of a pose between clouds centred at their centroids."""
     moved = T[:3].copy()
     moved[:, 3] += T[:3, :3] @ origin - centre
     return [[float(v) for v in row] for row in moved]
 
 
-def _digits(points: NDArray[np.float64], size: float) -> list[list[float]]:
-    """Coordinates (3 lists), rounded to a ten-thousandth of the size."""
+def _round_coordinates(points: NDArray[np.float64], size: float) -> list[list[float]]:
+    """Round coordinates to a ten-thousandth of the size, as three lists."""
     places = int(np.ceil(4 - np.log10(size)))
     return [[float(v) for v in axis] for axis in np.round(points, places).T]

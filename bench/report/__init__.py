@@ -1,7 +1,7 @@
-"""Everything a person reads of a finished run: figures, tables, one offline HTML page, and the table in the terminal."""
+"""Report of a finished run: figures, tables, an offline HTML page, and the summary in the terminal."""
 
-from bench.report.redraw import Redraw
+from bench.report.build import Options, begin_report
+from bench.report.replay import ProblemReplay
 from bench.report.terminal import terminal_summary
-from bench.report.write import Options, begin_report
 
-__all__ = ["Options", "Redraw", "begin_report", "terminal_summary"]
+__all__ = ["Options", "ProblemReplay", "begin_report", "terminal_summary"]

@@ -1,4 +1,4 @@
-"""What an HTML page that opens offline carries inside: data as JSON, and Plotly from the installed package."""
+"""Content embedded in offline HTML pages: data as JSON, and plotly.js from the installed package."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def plotly_script() -> Markup:
-    """The whole of plotly.js, for a script element."""
+    """Return plotly.js for a script element."""
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
 
@@ -18,7 +18,7 @@ def plotly_script() -> Markup:
 
 
 def script_json(data: Any) -> Markup:
-    """Data as JSON that cannot end the script element it stands in; NaN and infinity are refused."""
+    """Format data as JSON that cannot end its script element; raise ValueError for NaN and infinity."""
     from markupsafe import Markup
 
     return Markup(json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"))

@@ -1,4 +1,4 @@
-"""Figures of a run, from the frames of `bench.export`. Each is drawn once and saved as PNG and SVG."""
+"""Figures of a run, drawn from the tables of `bench.evaluation.aggregate` and saved as PNG and SVG."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bench.conventions import Convention
-from bench.export import write_atomically
-from bench.helpers import ahead
+from bench.evaluation.aggregate import all_angles
+from bench.evaluation.conventions import Convention
 from bench.report import style
-from bench.report.ranking import CategoryTable, Place, at, place_title
-from bench.report.tables import places_of
+from bench.report.ranking import CategoryTable, GroupKey, group_title, select_group
+from bench.report.tables import groups_of
+from common.files import write_atomically
+from common.parallel import parallel_map
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,9 +23,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class Drawn(NamedTuple):
-    """A finished figure: kind ("cdf", "density", "angle", "time", "category", "grid", "gaussians",
-    "risk"), title, caption and its two files.
+class SavedFigure(NamedTuple):
+    """A saved figure.
+
+    Attributes:
+        kind: "cdf", "density", "angle", "time", "category", "grid", "gaussians" or "risk".
+        files: the PNG and the SVG file.
     """
 
     kind: str
@@ -33,8 +37,8 @@ class Drawn(NamedTuple):
     files: tuple[Path, Path]
 
 
-class Job(NamedTuple):
-    """A figure to be drawn: what makes it of which arguments, and where it goes, without an ending."""
+class FigureJob(NamedTuple):
+    """A figure to draw: the function and its arguments, and the path of the files without suffix."""
 
     make: Callable[..., Figure]
     arguments: tuple[Any, ...]
@@ -43,8 +47,8 @@ class Job(NamedTuple):
     caption: str
     stem: Path
 
-    def draw(self) -> Drawn:
-        """Make the figure and write both files."""
+    def draw(self) -> SavedFigure:
+        """Draw the figure and write both files."""
         import matplotlib
 
         with matplotlib.rc_context(style.RC):
@@ -52,87 +56,91 @@ class Job(NamedTuple):
 
 
 DPI = 140
-"""Of the PNGs, and of the clouds that are pictures in the SVGs."""
+"""Resolution of PNGs, and of rasterised clouds in SVGs."""
 
-ALONE = 10
-"""With more figures than this, helper processes are worth their start."""
+MAX_SERIAL_FIGURES = 10
+"""Number of figures above which they are drawn by several processes."""
 
 
-def draw_all(jobs: Iterable[Job]) -> Iterator[Drawn]:
-    """Draw figures, many of them by helper processes, see `ahead`."""
-    jobs = [job._replace(stem=job.stem.absolute()) for job in jobs]  # helpers may have started in another folder
+def draw_all(jobs: Iterable[FigureJob]) -> Iterator[SavedFigure]:
+    """Draw figures, in several processes if there are many; see `common.parallel.parallel_map`."""
+    jobs = [
+        job._replace(stem=job.stem.absolute()) for job in jobs
+    ]  # worker processes may have another working directory
     for folder in {job.stem.parent for job in jobs}:
         folder.mkdir(parents=True, exist_ok=True)
-    return ahead(Job.draw, jobs, len(jobs) > ALONE)
+    return parallel_map(FigureJob.draw, jobs, len(jobs) > MAX_SERIAL_FIGURES)
 
 
 def figures_of(
-    frames: dict[str, pd.DataFrame], categories: dict[Place, CategoryTable], view: Convention, folder: Path
-) -> Iterator[Job]:
-    """Every figure that the frames and the tables of categories have data for."""
-    yield from _curves(frames, view, folder)
-    yield from _densities(frames, view, folder)
+    frames: dict[str, pd.DataFrame], categories: dict[GroupKey, CategoryTable], criterion: Convention, folder: Path
+) -> Iterator[FigureJob]:
+    """Yield every figure for which the tables have data."""
+    yield from _curves(frames, criterion, folder)
+    yield from _densities(frames, criterion, folder)
     yield from _timing(frames["timing"], folder)
-    yield from _shades(categories, view, folder)
+    yield from _shades(categories, criterion, folder)
 
 
 CDF_CAPTION = (
-    "Share of all asked problems with an error up to the value below; failures count, so a curve may end below 1. "
-    "A diamond marks where a curve reaches 1. The number in the legend is the recall (at the vertical line, if there is one). "
+    "Share of problems with an error up to the value on the axis; failures count, so a curve may end below 1. "
+    "A diamond marks the point where a curve reaches 1. The number in the legend is the recall (at the vertical line, if any). "
     "Thick: learned. Thin: global. Dash-dotted: local. Dashed, half-filled markers: refined. "
     "Grey dots: controls."
 )
-DENSITY_CAPTION = "As the error CDF, one panel a method, one curve a number of points; recall in the legend."
+DENSITY_CAPTION = "Error CDFs by number of points, one panel per method; recall in the legend."
 ANGLE_CAPTION = (
-    "Left: mean error over answered problems in each bin of rotation magnitude; a hollow marker says that some were not "
-    "answered, so read it with the recall on the right, where every failure counts. The scale of the error is linear below 0.01 "
-    "and logarithmic above."
+    "Left: mean error over answered problems by rotation angle; hollow markers: some problems were not answered, so read it "
+    "together with the recall on the right, where every failure counts. The error axis is linear below 0.01 and logarithmic "
+    "above."
 )
 TIME_CAPTION = (
-    "Median time from two raw clouds to a pose, one pair at a time. A cross at the top: no call came to its end "
-    "(time-out, memory, …)."
+    "Median time from two raw clouds to a pose, one pair at a time. A cross at the top: no call returned "
+    "(time-out, out of memory, …)."
 )
 
 
-def _curves(frames: dict[str, pd.DataFrame], view: Convention, folder: Path) -> Iterator[Job]:
-    """The CDF, and the errors against rotation magnitude, of each place where anything was asked."""
-    asked = frames["summary"][frames["summary"]["problems"] > 0]
-    for place in places_of(asked):
-        name, rest, summary = place_title(place), style.slug(*place), at(asked, place)
-        curves, bins = at(frames["cdf"], place), at(frames["by_angle"], place)
-        yield Job(_cdf, (curves, summary, view, name), "cdf", name, CDF_CAPTION, folder / f"cdf_{rest}")
+def _curves(frames: dict[str, pd.DataFrame], criterion: Convention, folder: Path) -> Iterator[FigureJob]:
+    """Yield the CDF and the errors by rotation angle of each group that was run."""
+    evaluated = frames["summary"][frames["summary"]["problems"] > 0]
+    for group in groups_of(evaluated):
+        name, suffix, summary = group_title(group), style.slug(*group), select_group(evaluated, group)
+        curves, bins = select_group(frames["cdf"], group), select_group(frames["by_angle"], group)
+        yield FigureJob(_cdf, (curves, summary, criterion, name), "cdf", name, CDF_CAPTION, folder / f"cdf_{suffix}")
         if len(bins):
-            yield Job(_by_angle, (bins, summary, view, name), "angle", name, ANGLE_CAPTION, folder / f"angle_{rest}")
+            yield FigureJob(
+                _by_angle, (bins, summary, criterion, name), "angle", name, ANGLE_CAPTION, folder / f"angle_{suffix}"
+            )
 
 
-def _densities(frames: dict[str, pd.DataFrame], view: Convention, folder: Path) -> Iterator[Job]:
-    """The CDFs over numbers of points of each data set and condition that has several."""
-    asked = frames["summary"][(frames["summary"]["problems"] > 0) & (frames["summary"]["kind"] != "control")]
-    for (dataset, condition), summary in asked.groupby(["dataset", "condition"], observed=True, sort=True):
+def _densities(frames: dict[str, pd.DataFrame], criterion: Convention, folder: Path) -> Iterator[FigureJob]:
+    """Yield the CDFs by number of points of each data set and condition with several numbers of points."""
+    evaluated = frames["summary"][(frames["summary"]["problems"] > 0) & (frames["summary"]["kind"] != "control")]
+    for (dataset, condition), summary in evaluated.groupby(["dataset", "condition"], observed=True, sort=True):
         if summary["points"].nunique() > 1:
             title = f"{dataset} · {condition}"
-            same = (frames["cdf"]["dataset"] == dataset) & (frames["cdf"]["condition"] == condition)
+            rows = (frames["cdf"]["dataset"] == dataset) & (frames["cdf"]["condition"] == condition)
             arguments, stem = (
-                (frames["cdf"][same], summary, view, title),
+                (frames["cdf"][rows], summary, criterion, title),
                 folder / f"density_{style.slug(dataset, condition)}",
             )
-            yield Job(_density, arguments, "density", title, DENSITY_CAPTION, stem)
+            yield FigureJob(_density, arguments, "density", title, DENSITY_CAPTION, stem)
 
 
-def _shades(categories: dict[Place, CategoryTable], view: Convention, folder: Path) -> Iterator[Job]:
-    """The table of categories of each place."""
+def _shades(categories: dict[GroupKey, CategoryTable], criterion: Convention, folder: Path) -> Iterator[FigureJob]:
+    """Yield the shaded table of categories of each group."""
     from bench.report.tables import CATEGORY_NOTE
 
-    for place, table in categories.items():
-        name, stem = place_title(place), folder / f"categories_{style.slug(*place)}"
-        arguments = table, f"mean {view.label} over answered · {name}"
-        yield Job(_categories, arguments, "category", name, CATEGORY_NOTE, stem)
+    for group, table in categories.items():
+        name, stem = group_title(group), folder / f"categories_{style.slug(*group)}"
+        arguments = table, f"mean {criterion.label} over answered · {name}"
+        yield FigureJob(_categories, arguments, "category", name, CATEGORY_NOTE, stem)
 
 
-def _save(figure: Figure, job: Job) -> Drawn:
-    """Write stem.png and stem.svg; the same data give the same SVG bytes.
+def _save(figure: Figure, job: FigureJob) -> SavedFigure:
+    """Write stem.png and stem.svg; equal data give equal SVG bytes.
 
-    The canvases are asked, and not `Figure.savefig`, which draws everything once more for a layout that is already there.
+    `Figure.savefig` is not used because it draws everything twice to recompute the layout.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -144,15 +152,15 @@ def _save(figure: Figure, job: Job) -> Drawn:
     figure.dpi = DPI
     png, svg = io.BytesIO(), io.StringIO()
     FigureCanvasAgg(figure).print_png(png, metadata={"Software": None})  # type: ignore[no-untyped-call]
-    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    FigureCanvasSVG(figure).print_svg(svg, metadata=nothing)  # type: ignore[no-untyped-call]
-    places = [job.stem.with_name(f"{job.stem.name}.{end}") for end in ("png", "svg")]
-    written = (write_atomically(places[0], png.getvalue()), write_atomically(places[1], svg.getvalue()))
-    return Drawn(job.kind, job.title, job.caption, written)
+    no_metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    FigureCanvasSVG(figure).print_svg(svg, metadata=no_metadata)  # type: ignore[no-untyped-call]
+    files = [job.stem.with_name(f"{job.stem.name}.{end}") for end in ("png", "svg")]
+    written = (write_atomically(files[0], png.getvalue()), write_atomically(files[1], svg.getvalue()))
+    return SavedFigure(job.kind, job.title, job.caption, written)
 
 
 def new_figure(methods: int, columns: int = 1, **settings: Any) -> tuple[Figure, list[Axes]]:
-    """A figure with a row of axes, high enough for a legend of so many methods at its right."""
+    """Create a figure with a row of axes, high enough for a legend of `methods` entries on the right."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4.6 * columns + 2.9, max(4.0, 0.19 * methods + 0.7)), layout="constrained")
@@ -161,13 +169,13 @@ def new_figure(methods: int, columns: int = 1, **settings: Any) -> tuple[Figure,
 
 
 def place_legend(figure: Figure, axes: Axes) -> None:
-    """The legend of an axes at the right of its figure."""
+    """Place the legend of the axes on the right of the figure."""
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper", handlelength=3.2, labelspacing=0.35)
 
 
 def lines_of(method: str, kind: str) -> dict[str, Any]:
-    """Keyword arguments of `Axes.plot` for a method."""
+    """Return keyword arguments of `Axes.plot` for a method."""
     look = style.look(method, kind)
     marks = {"marker": look.marker, "markersize": 5.5, "fillstyle": "left" if look.refined else "full"}
     return {
@@ -178,47 +186,41 @@ def lines_of(method: str, kind: str) -> dict[str, Any]:
     } | marks
 
 
-def _ordered(frame: pd.DataFrame) -> list[tuple[str, str]]:
-    """The methods of a frame and their kinds, in the order of legends."""
-    kinds = frame.drop_duplicates("method").set_index("method")["kind"].to_dict()
-    return sorted(((str(m), str(k)) for m, k in kinds.items()), key=lambda mk: style.order(*mk))
-
-
-def _cdf(curves: pd.DataFrame, summary: pd.DataFrame, view: Convention, title: str) -> Figure:
-    """Error CDFs of one place, best recall first in the legend."""
+def _cdf(curves: pd.DataFrame, summary: pd.DataFrame, criterion: Convention, title: str) -> Figure:
+    """Draw the error CDFs of a group, best recall first in the legend."""
     figure, (axes,) = new_figure(len(summary))
-    right = _right_end(curves, view)
+    right = _right_end(curves, criterion)
     for row in summary.sort_values(["recall", "method"], ascending=[False, True]).to_dict("records"):
         curve = curves[curves["method"] == row["method"]]
         method, kind = str(row["method"]), str(row["kind"])
         lines = lines_of(method, kind) | {"markersize": 4, "markevery": 0.21}
         share = "" if np.isnan(row["recall"]) else f"{row['recall']:.2f}  "
-        _curve(axes, curve, view.metric, right, {"label": share + style.label(method)} | lines)
-    _frame_cdf(axes, view, right)
+        _curve(axes, curve, criterion.metric, right, {"label": share + style.label(method)} | lines)
+    _frame_cdf(axes, criterion, right)
     axes.set_title(title, loc="left")
     place_legend(figure, axes)
     return figure
 
 
-def _right_end(curves: pd.DataFrame, view: Convention) -> float:
-    """Where the axis of errors ends: at 1 for errors of points of unit objects, else where nine in ten of the answers are."""
-    if view.metric in ("rmse", "mean_distance", "rmse_coordinate") or curves.empty:
+def _right_end(curves: pd.DataFrame, criterion: Convention) -> float:
+    """Return the end of the error axis: 1 for distances on unit objects, else the 90th percentile of the errors."""
+    if criterion.metric in ("rmse", "mean_distance", "rmse_coordinate") or curves.empty:
         return 1.0
-    return float(max(np.quantile(curves[view.metric], 0.9), 1.5 * (view.threshold or 0), 1e-9))
+    return float(max(np.quantile(curves[criterion.metric], 0.9), 1.5 * (criterion.threshold or 0), 1e-9))
 
 
-def _frame_cdf(axes: Axes, view: Convention, right: float) -> None:
-    """Limits and labels of an axes of CDFs, and a line at the threshold."""
-    if view.threshold is not None:
-        axes.axvline(view.threshold, color=style.INK, linewidth=0.8, alpha=0.6)
-        beside: dict[str, Any] = {"xytext": (3, 0), "textcoords": "offset points", "fontsize": 7.5}
-        axes.annotate(f"recall@{view.threshold:g}", (view.threshold, 0.01), **beside)
+def _frame_cdf(axes: Axes, criterion: Convention, right: float) -> None:
+    """Set limits and labels of CDF axes, and draw a line at the threshold."""
+    if criterion.threshold is not None:
+        axes.axvline(criterion.threshold, color=style.INK, linewidth=0.8, alpha=0.6)
+        offset: dict[str, Any] = {"xytext": (3, 0), "textcoords": "offset points", "fontsize": 7.5}
+        axes.annotate(f"recall@{criterion.threshold:g}", (criterion.threshold, 0.01), **offset)
     axes.set(xlim=(-0.01 * right, right), ylim=(0, 1.03))
-    axes.set(xlabel=f"{view.label} ({view.unit})", ylabel="share of asked problems")
+    axes.set(xlabel=f"{criterion.label} ({criterion.unit})", ylabel="share of problems")
 
 
 def _curve(axes: Axes, curve: pd.DataFrame, metric: str, right: float, lines: dict[str, Any]) -> None:
-    """One step curve from 0 to the right end, thinned to 400 steps, with a diamond where it reaches 1."""
+    """Draw a step curve from 0 to the right end, reduced to 400 steps, with a diamond where it reaches 1."""
     x, y = curve[metric].to_numpy(), curve["fraction"].to_numpy()
     shown = np.flatnonzero(x <= right)
     if len(shown) > 400:
@@ -230,12 +232,12 @@ def _curve(axes: Axes, curve: pd.DataFrame, metric: str, right: float, lines: di
         axes.plot(x[shown[-1]], 1, marker="D", markersize=6, color=lines["color"], zorder=5, clip_on=False)
 
 
-def _density(curves: pd.DataFrame, summary: pd.DataFrame, view: Convention, title: str) -> Figure:
-    """A panel a method: its CDF at every number of points, dark to light."""
+def _density(curves: pd.DataFrame, summary: pd.DataFrame, criterion: Convention, title: str) -> Figure:
+    """Draw one panel per method: its CDF at every number of points, dark to light."""
     import matplotlib
     from matplotlib.figure import Figure
 
-    methods, right = _ordered(summary), _right_end(curves, view)
+    methods, right = style.ordered_methods(summary), _right_end(curves, criterion)
     columns = min(4, len(methods))
     rows = -(-len(methods) // columns)
     figure = Figure(figsize=(3.1 * columns, 2.7 * rows), layout="constrained")
@@ -250,8 +252,8 @@ def _density(curves: pd.DataFrame, summary: pd.DataFrame, view: Convention, titl
             if len(recall):
                 share = "" if np.isnan(recall.iloc[0]) else f"{recall.iloc[0]:.2f}  "
                 look = {"color": shades[i], "linestyle": dashes[i % 4], "linewidth": 1.5}
-                _curve(axes, curve, view.metric, right, {"label": f"{share}N = {points}"} | look)
-        _frame_cdf(axes, view, right)
+                _curve(axes, curve, criterion.metric, right, {"label": f"{share}N = {points}"} | look)
+        _frame_cdf(axes, criterion, right)
         axes.label_outer()
         axes.set_title(style.label(method), loc="left")
         axes.legend(loc="lower right", fontsize=7)
@@ -261,63 +263,63 @@ def _density(curves: pd.DataFrame, summary: pd.DataFrame, view: Convention, titl
     return figure
 
 
-def _by_angle(bins: pd.DataFrame, summary: pd.DataFrame, view: Convention, title: str) -> Figure:
-    """Mean error over answered, and recall, against the bins of rotation magnitude."""
-    kinds = [(m, k) for m, k in _ordered(summary) if m in set(bins["method"])]
-    figure, (left, right) = new_figure(len(kinds), columns=2)
-    for method, kind in kinds:
-        mine = bins[bins["method"] == method]
-        middle = (mine["angle_low"] + mine["angle_high"]) / 2
-        lines, mean = lines_of(method, kind), mine[f"{view.metric}_mean_answered"]
+def _by_angle(bins: pd.DataFrame, summary: pd.DataFrame, criterion: Convention, title: str) -> Figure:
+    """Draw mean error over answered and recall by rotation angle."""
+    methods = [(m, k) for m, k in style.ordered_methods(summary) if m in set(bins["method"])]
+    figure, (left, right) = new_figure(len(methods), columns=2)
+    for method, kind in methods:
+        rows = bins[bins["method"] == method]
+        middle = (rows["angle_low"] + rows["angle_high"]) / 2
+        lines, mean = lines_of(method, kind), rows[f"{criterion.metric}_mean_answered"]
         left.plot(middle, mean, **lines)
-        partly = (mine["answered"] < mine["problems"]).to_numpy()
+        partly = (rows["answered"] < rows["problems"]).to_numpy()
         hollow = {"linestyle": "", "fillstyle": "full", "markerfacecolor": style.PAPER}
         left.plot(middle[partly], mean[partly], **(lines | hollow))
-        right.plot(middle, mine["recall"], label=style.label(method), **lines)
+        right.plot(middle, rows["recall"], label=style.label(method), **lines)
     edges = sorted({*bins["angle_low"], *bins["angle_high"]})
     for axes in (left, right):
-        axes.set(xlabel="rotation magnitude (°)", xticks=edges, xlim=(edges[0], edges[-1]))
+        axes.set(xlabel="rotation angle (°)", xticks=edges, xlim=(edges[0], edges[-1]))
     left.set_yscale("symlog", linthresh=0.01)
-    left.set(ylabel=f"mean {view.label} over answered ({view.unit})")
+    left.set(ylabel=f"mean {criterion.label} over answered ({criterion.unit})")
     left.set_title(title, loc="left")
-    right.set(ylabel="recall, failures counted", ylim=(-0.03, 1.03))
+    right.set(ylabel="recall (failures count)", ylim=(-0.03, 1.03))
     left.set_ylim(bottom=0)
     place_legend(figure, right)
     return figure
 
 
-def _timing(timing: pd.DataFrame, folder: Path) -> Iterator[Job]:
-    """Time against the number of points, and against rotation magnitude for each number of points."""
-    whole = (timing["angle_low"] == 0) & (timing["angle_high"] == 180)
+def _timing(timing: pd.DataFrame, folder: Path) -> Iterator[FigureJob]:
+    """Yield time by number of points, and by rotation angle for each number of points."""
+    whole = all_angles(timing)
     if whole.any():
-        title = "Time against point count"
-        yield Job(_times_by_points, (timing[whole], title), "time", title, TIME_CAPTION, folder / "time_points")
-    for points, group in timing[~whole].groupby("points", sort=True, observed=True):
-        title = f"Time against rotation magnitude · {points} points"
-        yield Job(_times_by_angle, (group, title), "time", title, TIME_CAPTION, folder / f"time_angle_{points}")
+        title = "Time by number of points"
+        yield FigureJob(_times_by_points, (timing[whole], title), "time", title, TIME_CAPTION, folder / "time_points")
+    for points, rows in timing[~whole].groupby("points", sort=True, observed=True):
+        title = f"Time by rotation angle · {points} points"
+        yield FigureJob(_times_by_angle, (rows, title), "time", title, TIME_CAPTION, folder / f"time_angle_{points}")
 
 
 def _times_by_points(rows: pd.DataFrame, title: str) -> Figure:
-    return _times(rows, rows["points"], "points in a cloud", title, True)
+    return _times(rows, rows["points"], "points per cloud", title, True)
 
 
 def _times_by_angle(rows: pd.DataFrame, title: str) -> Figure:
-    figure = _times(rows, (rows["angle_low"] + rows["angle_high"]) / 2, "rotation magnitude (°)", title, False)
+    figure = _times(rows, (rows["angle_low"] + rows["angle_high"]) / 2, "rotation angle (°)", title, False)
     edges = sorted({*rows["angle_low"], *rows["angle_high"]})
     figure.axes[0].set(xticks=edges, xlim=(edges[0], edges[-1]))
     return figure
 
 
 def _times(rows: pd.DataFrame, x: pd.Series[float], xlabel: str, title: str, log: bool) -> Figure:
-    """Median milliseconds of each method against x."""
+    """Draw the median time of each method over x."""
     figure, (axes,) = new_figure(rows["method"].nunique())
-    for method, kind in _ordered(rows):
-        mine = (rows["method"] == method).to_numpy()
-        for i, (_, group) in enumerate(rows[mine].groupby(["device", "threads"], observed=True)):
-            here, times = x.loc[group.index], group["time_ms_median"]
+    for method, kind in style.ordered_methods(rows):
+        own = (rows["method"] == method).to_numpy()
+        for i, (_, part) in enumerate(rows[own].groupby(["device", "threads"], observed=True)):
+            positions, times = x.loc[part.index], part["time_ms_median"]
             lines = lines_of(method, kind)
-            axes.plot(here, times, label=style.label(method) if i == 0 else None, **lines)
-            never = here[times.isna()]
+            axes.plot(positions, times, label=style.label(method) if i == 0 else None, **lines)
+            never = positions[times.isna()]
             top: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "clip_on": False, "in_layout": False}
             axes.plot(never, np.ones(len(never)), "x", color=lines["color"], **top)
     axes.set_yscale("log")
@@ -330,7 +332,7 @@ def _times(rows: pd.DataFrame, x: pd.Series[float], xlabel: str, title: str, log
 
 
 def _log_points(axes: Axes, counts: list[float]) -> None:
-    """A logarithmic axis of points with a tick at each count there is."""
+    """Set up a logarithmic axis of points with a tick at each count."""
     axes.set_xscale("log")
     axes.set_xticks(counts, [f"{int(n)}" for n in counts])
     axes.xaxis.minorticks_off()
@@ -338,7 +340,7 @@ def _log_points(axes: Axes, counts: list[float]) -> None:
 
 
 def _categories(table: CategoryTable, title: str) -> Figure:
-    """The table of categories by methods, shaded by mean error from 0 to 1."""
+    """Draw the table of categories and methods, shaded by mean error from 0 to 1."""
     import matplotlib
     from matplotlib.figure import Figure
 

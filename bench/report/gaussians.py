@@ -1,4 +1,4 @@
-"""Clouds as a method's Gaussian mixtures see them: points by component, and the components, source beside target."""
+"""Figure of the Gaussian mixtures of a method: points coloured by component, and the components, of source and target."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.child import Child, Limits, Setting
-from bench.conventions import Convention
-from bench.load import Loaded
-from bench.plan import domain_of
+from bench.evaluation.conventions import Convention
+from bench.evaluation.loader import RunData
+from bench.isolation.process import MethodProcess
+from bench.isolation.protocol import Limits, MethodSetup
+from bench.planning.tasks import domain_of
 from bench.report import style
-from bench.report.figures import Job
-from bench.report.grid import choose, seen
-from bench.report.ranking import Place, at
-from bench.report.redraw import Redraw
+from bench.report.figures import FigureJob
+from bench.report.qualitative import choose, project
+from bench.report.ranking import GroupKey, select_group
+from bench.report.replay import ProblemReplay
+from bench.storage.outcome import Status
 from common.errors import InputError
-from methods import registry
+from datasets.poses import move
 from methods.base import Gaussians
+from methods.core.registry import MethodRegistry
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,99 +34,93 @@ if TYPE_CHECKING:
     from datasets.problems import Problem
 
 CAPTION = (
-    "Each row is a problem. Left: the source where the true pose puts it, then the target, each point in the colour of the "
-    "Gaussian that has its greatest share. Right: the Gaussians, a circle of one standard deviation about the mean, as opaque "
-    "as its weight. The same Gaussian has the same colour in both: where colours lie alike, the method matches what belongs "
-    "together."
+    "Each row is a problem. Left: the source moved by the true pose, then the target; the colour of a point is that of its most "
+    "probable Gaussian. Right: the Gaussians as circles of one standard deviation, with an opacity by weight. Corresponding "
+    "Gaussians have the same colour: where the colours of source and target agree, the method matches corresponding parts."
 )
 HEADS = ("source", "target", "source's Gaussians", "target's Gaussians")
-_SHOWN_WEIGHT = 0.01
+_MIN_WEIGHT = 0.01
+"""Gaussians of less weight are not drawn."""
 _ROWS = 3
+"""Problems in the figure of a report."""
 _LIMITS = Limits(timeout=120, memory_gb=8)
 
 
-class Row(NamedTuple):
-    """One problem: its name, and source and target as points (n, 3) in the target's frame with their mixtures."""
+class MixtureRow(NamedTuple):
+    """A problem: name, points (n, 3) of source and target in the target's frame, and their mixtures."""
 
     name: str
     clouds: tuple[NDArray[np.float64], NDArray[np.float64]]
     mixtures: tuple[Gaussians, Gaussians]
 
 
-def first_method(loaded: Loaded, plugins: Path | None) -> str:
-    """The first method of a run, controls last, that matches mixtures.
+def first_method(loaded: RunData, registry: MethodRegistry) -> str:
+    """Return the first method of a run that matches Gaussian mixtures, controls last.
 
     Raises:
-        InputError: none does.
+        InputError: no method does.
     """
-    asked = loaded.outcomes[["method", "kind"]].drop_duplicates().itertuples(index=False)
-    for name, _ in sorted(((str(m), str(k)) for m, k in asked), key=lambda row: style.order(*row)):
-        if name in registry.available(plugins) and registry.build(name, plugins).has_gaussians:
+    for name, _ in style.ordered_methods(loaded.outcomes):
+        if name in registry.entries and registry.spec(name).build().has_gaussians:
             return name
     raise InputError("no method of this run matches Gaussians; name one by --method")
 
 
-def drawn_job(loaded: Loaded, redraw: Redraw, method: str, problems: list[str], stem: Path) -> Job:
-    """The picture of one method's mixtures on problems of a run.
+def drawn_job(loaded: RunData, replay: ProblemReplay, method: str, problems: list[str], stem: Path) -> FigureJob:
+    """Build the figure of a method's mixtures on problems of a run.
 
     Raises:
-        InputError: no such problem in the run, its clouds can't be had here, or the method has no mixtures.
+        InputError: unknown problem, unavailable clouds, or a method without mixtures.
     """
     known = set(map(str, loaded.outcomes.loc[loaded.outcomes["phase"] == "accuracy", "problem"].unique()))
-    found: dict[str, Problem] = {}
+    selected: dict[str, Problem] = {}
     for name in problems:
         if name not in known:
             raise InputError(f"{name}: not a problem of this run; its trials.csv lists them, such as {min(known)}")
-        problem = redraw.problem(name)
+        problem = replay.problem(name)
         if problem is None:
             raise InputError(
-                f"{name}: {redraw.missing.get(redraw.key(name).dataset, 'its clouds can not be drawn again')}"
+                f"{name}: {replay.missing.get(replay.key(name).dataset, 'its clouds cannot be generated')}"
             )
-        found[name] = problem
+        selected[name] = problem
     rows = [
-        _row(name, found[name], mixtures)
-        for name, mixtures in zip(problems, _mixtures(redraw, method, [found[n] for n in problems]), strict=True)
+        _mixture_row(name, selected[name], mixtures)
+        for name, mixtures in zip(problems, _mixtures(replay, method, [selected[n] for n in problems]), strict=True)
     ]
-    return Job(_picture, (rows,), "gaussians", f"{method}: latent Gaussians", CAPTION, stem)
+    return FigureJob(_draw_mixtures, (rows,), "gaussians", f"{method}: latent Gaussians", CAPTION, stem)
 
 
-def _mixtures(redraw: Redraw, method: str, problems: list[Problem]) -> Iterator[tuple[Gaussians, Gaussians]]:
-    """The method's mixtures of source and target, from a process of its own as in a run: what it does stays there."""
-    child: Child | None = None
+def _mixtures(replay: ProblemReplay, method: str, problems: list[Problem]) -> Iterator[tuple[Gaussians, Gaussians]]:
+    """Yield the method's mixtures of source and target of each problem, computed in a method process as in a run."""
+    process: MethodProcess | None = None
     try:
         for problem in problems:
             key = problem.key
-            domain = domain_of(redraw.opened(key.dataset), key.condition)
-            setting = Setting(method, domain, seed=key.seed, plugins=redraw.plugins)
-            if child is None:
-                child = Child(setting, _LIMITS)
-            elif child.setting != setting:
-                child.set_up(setting)
-            reply = child.gaussians(problem.source, problem.target)
-            if reply["status"] != "ok":
-                raise InputError(f"{method}: {reply['message']}")
-            if reply["gaussians"] is None:
-                raise InputError(
-                    f"{method}: it matches no Gaussians; take a method that does, such as one whose `gaussians` gives them"
-                )
-            yield reply["gaussians"]
+            domain = domain_of(replay.opened(key.dataset), key.condition)
+            setup = MethodSetup(replay.catalog.methods.spec(method), domain, seed=key.seed)
+            if process is None:
+                process = MethodProcess(setup, _LIMITS)
+            elif process.setup != setup:
+                process.set_up(setup)
+            reply = process.gaussians(problem.source, problem.target)
+            if reply.status != Status.OK:
+                raise InputError(f"{method}: {reply.message}")
+            if reply.extra is None:
+                raise InputError(f"{method}: it matches no Gaussians; choose a method that implements `gaussians`")
+            yield reply.extra
     finally:
-        if child is not None:
-            child.close()
+        if process is not None:
+            process.close()
 
 
-def _row(name: str, problem: Problem, mixtures: tuple[Gaussians, Gaussians]) -> Row:
+def _mixture_row(name: str, problem: Problem, mixtures: tuple[Gaussians, Gaussians]) -> MixtureRow:
     T = problem.T_target_source
-    source = mixtures[0]._replace(means=_moved(mixtures[0].means, T))
-    clouds = _moved(problem.source.astype(np.float64), T), problem.target.astype(np.float64)
-    return Row(f"{problem.tags['category']}\n{name.rsplit('/', 1)[-1]}", clouds, (source, mixtures[1]))
+    source = mixtures[0]._replace(means=move(T, mixtures[0].means))
+    clouds = move(T, problem.source.astype(np.float64)), problem.target.astype(np.float64)
+    return MixtureRow(f"{problem.tags['category']}\n{name.rsplit('/', 1)[-1]}", clouds, (source, mixtures[1]))
 
 
-def _moved(points: NDArray[np.float64], T: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(points @ T[:3, :3].T + T[:3, 3])
-
-
-def _picture(rows: list[Row]) -> Figure:
+def _draw_mixtures(rows: list[MixtureRow]) -> Figure:
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 
@@ -133,16 +130,14 @@ def _picture(rows: list[Row]) -> Figure:
         count = len(row.mixtures[0].weights)
         colours = colormaps["turbo"](np.linspace(0.03, 0.97, count))
         middle = row.clouds[1].mean(axis=0)
-        reach = max(float(np.abs(seen(np.concatenate(row.clouds) - middle)).max()), 1e-9) * 1.1
+        reach = max(float(np.abs(project(np.concatenate(row.clouds) - middle)).max()), 1e-9) * 1.1
         for axes, cloud, mixture in zip(line[:2], row.clouds, row.mixtures, strict=True):
-            flat = seen(cloud - middle)
+            flat = project(cloud - middle)
             axes.scatter(*flat.T, c=colours[mixture.shares.argmax(axis=1)], s=3, linewidths=0, rasterized=True)
         for axes, mixture in zip(line[2:], row.mixtures, strict=True):
             _circles(axes, mixture, middle, colours)
         for axes in line:
-            axes.set(xlim=(-reach, reach), ylim=(-reach, reach), xticks=[], yticks=[], aspect="equal")
-            axes.grid(False)
-            axes.spines[:].set_visible(False)
+            style.frame_picture(axes, reach)
         line[0].set_ylabel(style.label(row.name.split("\n")[0], 16) + "\n" + row.name.split("\n")[-1], fontsize=8)
     for axes, head in zip(cells[0], HEADS, strict=True):
         axes.set_title(head, fontsize=9)
@@ -150,12 +145,12 @@ def _picture(rows: list[Row]) -> Figure:
 
 
 def _circles(axes: Axes, mixture: Gaussians, middle: NDArray[np.float64], colours: NDArray[np.float64]) -> None:
-    """The Gaussians, the widest first so that none hides another, and a dot at each mean."""
+    """Draw the Gaussians, the widest first so that none is hidden, and a dot at each mean."""
     from matplotlib.patches import Circle
 
-    flat = seen(mixture.means - middle)
+    flat = project(mixture.means - middle)
     for j in np.argsort(-mixture.radii):
-        if mixture.weights[j] >= _SHOWN_WEIGHT:
+        if mixture.weights[j] >= _MIN_WEIGHT:
             opacity = min(0.9, 0.15 + 3 * mixture.weights[j])
             axes.add_patch(
                 Circle(tuple(flat[j]), mixture.radii[j], color=colours[j], alpha=0.35 * opacity, linewidth=0)
@@ -164,14 +159,19 @@ def _circles(axes: Axes, mixture: Gaussians, middle: NDArray[np.float64], colour
 
 
 def of_report(
-    loaded: Loaded, trials: pd.DataFrame, places: list[Place], view: Convention, redraw: Redraw, folder: Path
-) -> Iterator[Job]:
-    """The picture for a report: the problems of the first place's grid, by the first method that matches mixtures.
+    loaded: RunData,
+    trials: pd.DataFrame,
+    groups: list[GroupKey],
+    criterion: Convention,
+    replay: ProblemReplay,
+    folder: Path,
+) -> Iterator[FigureJob]:
+    """Yield the figure of a report: problems of the first group, by the first method that matches mixtures.
 
-    Nothing where no method does, or where its weights or the clouds aren't here.
+    Yield nothing if no method does, or if its weights or the clouds are unavailable.
     """
-    for place in places[:1]:
-        chosen = choose(at(trials, place), view, _ROWS)
+    for group in groups[:1]:
+        chosen = choose(select_group(trials, group), criterion, _ROWS)
         with contextlib.suppress(InputError):
-            stem = folder / f"gaussians_{style.slug(*place)}"
-            yield drawn_job(loaded, redraw, first_method(loaded, redraw.plugins), chosen, stem)
+            stem = folder / f"gaussians_{style.slug(*group)}"
+            yield drawn_job(loaded, replay, first_method(loaded, replay.catalog.methods), chosen, stem)

@@ -1,5 +1,5 @@
 "use strict";
-const $$ = (what, where = document) => [...where.querySelectorAll(what)];
+const $$ = (selector, parent = document) => [...parent.querySelectorAll(selector)];
 const cssVar = name => {
   const probe = document.createElement("span");
   probe.style.color = `var(${name})`;
@@ -9,7 +9,7 @@ const cssVar = name => {
   return colour;
 };
 
-// Tables. Sort by a column: numbers by data-v (unknown last), other cells as text; a second click turns the order round.
+// Tables. Sort by a column: numbers by data-v (unknown last), other cells as text; a second click reverses the order.
 for (const button of $$("table .sort")) button.addEventListener("click", () => {
   const head = button.closest("th"), table = head.closest("table"), body = table.tBodies[0];
   const up = head.getAttribute("aria-sort") !== "ascending";
@@ -29,19 +29,19 @@ for (const button of $$("table .sort")) button.addEventListener("click", () => {
   body.append(...[...known, ...unknown].map(([, row]) => row));
 });
 
-// Filter: rows that hold every word stay.
+// Filter: show the rows that contain every word.
 for (const input of $$("input[type=search]")) input.addEventListener("input", () => {
   const words = input.value.toLowerCase().split(/\s+/).filter(Boolean), rows = [...document.getElementById(input.dataset.table).tBodies[0].rows];
-  let left = 0;
+  let shown = 0;
   for (const row of rows) {
     const text = row.textContent.toLowerCase();
     row.hidden = !words.every(word => text.includes(word));
-    left += !row.hidden;
+    shown += !row.hidden;
   }
-  input.parentElement.querySelector("output").value = words.length ? `${left} of ${rows.length} rows` : "";
+  input.parentElement.querySelector("output").value = words.length ? `${shown} of ${rows.length} rows` : "";
 });
 
-// Charts, drawn when they come near the window, and before printing.
+// Charts, drawn when scrolled near the window, and before printing.
 const charts = JSON.parse(document.getElementById("charts").textContent);
 const drawn = new Set();
 const theme = () => {
@@ -49,7 +49,7 @@ const theme = () => {
   const axis = { gridcolor: rule, zerolinecolor: rule, linecolor: text, tickcolor: text };
   return { text, axis, card: cssVar("--card") };
 };
-function load() {  // plotly.js lies in the page as text until the first chart is wanted, so that tables answer at once
+function load() {  // plotly.js is embedded as text and parsed with the first chart, so that the tables respond immediately
   if (window.Plotly) return;
   const script = document.createElement("script");
   script.textContent = document.getElementById("plotly").textContent;
@@ -101,7 +101,7 @@ addEventListener("DOMContentLoaded", () => {
 });
 addEventListener("beforeprint", () => $$(".chart").forEach(draw));
 
-// Light and dark: as the system has it until the reader chooses.
+// Light and dark: the setting of the system until the reader chooses.
 const scheme = matchMedia("(prefers-color-scheme: dark)");
 const repaint = () => { recolour(); paint(); };
 document.getElementById("theme").addEventListener("click", () => {
@@ -111,7 +111,7 @@ document.getElementById("theme").addEventListener("click", () => {
 });
 scheme.addEventListener("change", repaint);
 
-// The worst pairs: three views that turn together, by pointer or arrow keys.
+// Worst pairs: three views that rotate together, by pointer or arrow keys.
 const worst = JSON.parse(document.getElementById("worst").textContent);
 const viewer = document.getElementById("viewer");
 const view = { yaw: 0.6, pitch: 0.4, zoom: 1, pair: null };
@@ -158,11 +158,11 @@ function turn(yaw, pitch) {
 if (viewer) {
   const [method, pair] = ["method", "pair"].map(n => viewer.querySelector(`select[name=${n}]`));
   worst.methods.forEach((m, i) => method.add(new Option(m.name, i)));
-  const offer = () => {
-    pair.replaceChildren(...worst.methods[method.value].pairs.map((p, i) => new Option(`${i + 1}: ${p.place}, ${p.error}`, i)));
+  const listPairs = () => {
+    pair.replaceChildren(...worst.methods[method.value].pairs.map((p, i) => new Option(`${i + 1}: ${p.group}, ${p.error}`, i)));
     choose(method.value, 0);
   };
-  method.addEventListener("change", offer);
+  method.addEventListener("change", listPairs);
   pair.addEventListener("change", () => choose(method.value, pair.value));
   for (const canvas of $$("canvas", viewer)) {
     canvas.addEventListener("pointerdown", e => canvas.setPointerCapture(e.pointerId));
@@ -176,5 +176,5 @@ if (viewer) {
     });
   }
   addEventListener("resize", paint);
-  offer();
+  listPairs();
 }

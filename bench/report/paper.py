@@ -1,4 +1,4 @@
-"""The tables of Yuan et al. 2020 from our numbers, and, where asked for, the paper's own numbers beside them."""
+"""Tables in the layout of Yuan et al. 2020, optionally with the numbers printed in the paper."""
 
 from __future__ import annotations
 
@@ -9,183 +9,189 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bench.conventions import Convention
-from bench.report import choice, ranking, style
-from bench.report.ranking import Errors, Place
-from bench.report.table import Cell, Table
-from bench.report.tables import Row, rows_at
+from bench.evaluation.aggregate import all_angles
+from bench.evaluation.conventions import Convention
+from bench.report import ranking, recommendation, style
+from bench.report.ranking import Errors, GroupKey
+from bench.report.table import Table, TableCell
+from bench.report.tables import Row, group_records
 
 if TYPE_CHECKING:
     import pandas as pd
 
 EFFICIENT_MS = 1000.0
-"""A global method is efficient if its mean runtime is below this, as in the paper."""
+"""Mean runtime below which a global method counts as efficient, as in the paper."""
 
-GROUPS = ("local", "inefficient global", "efficient global")
-COLOURS = {"local": "red", "inefficient global": "orange", "efficient global": "blue"}
+METHOD_CLASSES = ("local", "inefficient global", "efficient global")
+CLASS_COLOURS = {"local": "red", "inefficient global": "orange", "efficient global": "blue"}
 
 
 @cache
 def printed() -> pd.DataFrame:
-    """The paper's numbers: table, dataset, condition, points, method, method_in_paper, category, metric, value (text)."""
+    """Read the paper's numbers: table, dataset, condition, points, method, method_in_paper, category, metric, value (text)."""
     import pandas as pd
 
     with (files("bench.report") / "paper.csv").open() as file:
         return pd.read_csv(file, dtype={"value": str, "category": str, "condition": str}, keep_default_na=False)
 
 
-def beside(place: Place, table: str = "accuracy") -> dict[tuple[str, str], str]:
-    """The paper's numbers on a place: by method and metric; of the table of categories by category and method."""
-    here = ranking.at(printed(), place)
+def beside(group: GroupKey, table: str = "accuracy") -> dict[tuple[str, str], str]:
+    """Return the paper's numbers on a group by method and metric, or by category and method for the category table."""
+    here = ranking.select_group(printed(), group)
     here = here[here["table"] == table]
     names = ("category", "method") if table == "category" else ("method", "metric")
     return {(str(r[names[0]]), str(r[names[1]])): r["value"] for r in here.to_dict("records")}
 
 
-def group_of(kind: str, mean_ms: float) -> str:
-    """local, or global by its measured mean runtime; a time that is not known counts as long."""
+def method_class(kind: str, mean_ms: float) -> str:
+    """Return local, or efficient or inefficient global by mean runtime; an unknown time counts as inefficient."""
     if kind == "local":
         return "local"
     return "efficient global" if mean_ms < EFFICIENT_MS else "inefficient global"
 
 
-def main_places(summary: pd.DataFrame) -> list[Place]:
-    """One place a data set and condition: the number of points nearest to 1 024."""
-    from bench.report.tables import places_of
+def main_groups(summary: pd.DataFrame) -> list[GroupKey]:
+    """Return one group per data set and condition: the number of points closest to 1 024."""
+    from bench.report.tables import groups_of
 
-    best: dict[tuple[Any, ...], Place] = {}
-    for place in places_of(summary[summary["problems"] > 0]):
-        known = best.get(place[:2], place)
-        best[place[:2]] = min(known, place, key=lambda p: abs(p[2] - 1024))
+    best: dict[tuple[Any, ...], GroupKey] = {}
+    for group in groups_of(summary[summary["problems"] > 0]):
+        closest = best.get(group[:2], group)
+        best[group[:2]] = min(closest, group, key=lambda p: abs(p[2] - 1024))
     return list(best.values())
 
 
 def accuracy_table(
     title: str,
-    places: list[Place],
+    groups: list[GroupKey],
     summary: pd.DataFrame,
-    errors: Mapping[Place, Errors],
-    view: Convention,
+    errors: Mapping[GroupKey, Errors],
+    criterion: Convention,
     against: bool,
     alone: Mapping[tuple[str, int], float],
 ) -> Table:
-    """Table 1 (or the one of partial views): mean error and recall by data set, methods in the paper's three groups.
+    """Build Table 1, or its version for partial views: mean error and recall by data set, methods in the paper's classes.
 
-    `alone`: mean ms of methods timed alone (`bench.report.choice.alone`), which group them where they are known.
+    `alone` holds the mean ms of methods timed alone (`recommendation.alone`); where known, it determines their class.
     """
-    rows = {place: {str(r["method"]): r for r in rows_at(summary, place) if r["kind"] != "control"} for place in places}
-    theirs = {place: beside(place) if against else {} for place in places}
+    rows = {
+        group: {str(r["method"]): r for r in group_records(summary, group) if r["kind"] != "control"}
+        for group in groups
+    }
+    theirs = {group: beside(group) if against else {} for group in groups}
     kinds = {m: str(r["kind"]) for here in rows.values() for m, r in here.items()}
     missing = {m for t in theirs.values() for m, _ in t} - set(kinds)
-    groups = {m: group_of(kind, _mean_time(m, rows, alone)) for m, kind in kinds.items()}
-    names = sorted(kinds, key=lambda m: (GROUPS.index(groups[m]), m)) + sorted(missing)
-    body = [[Cell(m), Cell(groups.get(m, "not run"))] for m in names]
-    for place in places:
-        order = ranking.by_recall(errors[place])
-        best = ranking.lowest_error(errors[place].error, errors[place].methods), order.winner if order else None
+    classes = {m: method_class(kind, _mean_runtime(m, rows, alone)) for m, kind in kinds.items()}
+    names = sorted(kinds, key=lambda m: (METHOD_CLASSES.index(classes[m]), m)) + sorted(missing)
+    body = [[TableCell(m), TableCell(classes.get(m, "not run"))] for m in names]
+    for group in groups:
+        order = ranking.by_recall(errors[group])
+        best = ranking.lowest_error(errors[group].error, errors[group].methods), order.winner if order else None
         for cells in body:
-            cells += _pair(rows[place].get(cells[0].text), cells[0].text, best, view, theirs[place])
-    heads = [("", 1), *((_short(place), 2) for place in places)]
-    columns = ["method", "group", *([f"{view.label} ↓", f"{view.recall_label} ↑"] * len(places))]
-    colours = {i: COLOURS[groups[m]] for i, m in enumerate(names) if m in groups}
+            cells += _error_and_recall(rows[group].get(cells[0].text), cells[0].text, best, criterion, theirs[group])
+    heads = [("", 1), *((_short(group), 2) for group in groups)]
+    columns = ["method", "group", *([f"{criterion.label} ↓", f"{criterion.recall_label} ↑"] * len(groups))]
+    colours = {i: CLASS_COLOURS[classes[m]] for i, m in enumerate(names) if m in classes}
     return Table(title, columns, body, heads, colours, ACCURACY_NOTE + (AGAINST_NOTE if against else ""))
 
 
 ACCURACY_NOTE = (
-    "Mean error over answered problems (* where some were not answered, and then never bold) and share of successes among all "
-    "asked. Efficient: mean runtime below 1 s, timed alone if it was. Bold: separable from every other method on the same "
-    "problems, p < 0.05 with Holm's correction."
+    "Mean error over answered problems (* if some were not answered; then never bold) and share of successes among all "
+    "problems. Efficient: mean runtime below 1 s, timed alone if available. Bold: significantly different from every other "
+    "method on the same problems, p < 0.05 with Holm's correction."
 )
 AGAINST_NOTE = " In brackets: the number printed in Yuan et al. 2020."
 
 
-def _short(place: Place) -> str:
-    dataset, condition, points = place
+def _short(group: GroupKey) -> str:
+    dataset, condition, points = group
     return f"{dataset} {condition}" + ("" if points == 1024 else f" {points}")
 
 
-def _mean_time(method: str, places: Mapping[Place, Mapping[str, Row]], alone: Mapping[tuple[str, int], float]) -> float:
-    """Mean of a method's mean runtimes in ms, of those timed alone if there are any; infinite if none is known.
+def _mean_runtime(
+    method: str, groups: Mapping[GroupKey, Mapping[str, Row]], alone: Mapping[tuple[str, int], float]
+) -> float:
+    """Average a method's mean runtimes in ms, of those timed alone if available; infinite if unknown.
 
-    Beside other processes a method that is near the limit takes longer, and would change its group with `--jobs`.
+    Times measured beside other processes are longer, so that a class by them could change with `--jobs`.
     """
-    sizes = {points for _, _, points in places}
-    known = [alone[method, points] for points in sizes if (method, points) in alone]
-    known = known or [here[method]["time_ms_mean"] for here in places.values() if method in here]
-    known = [t for t in known if not np.isnan(t)]
-    return float(np.mean(known)) if known else np.inf
+    sizes = {points for _, _, points in groups}
+    times = [alone[method, points] for points in sizes if (method, points) in alone]
+    times = times or [rows[method]["time_ms_mean"] for rows in groups.values() if method in rows]
+    times = [ms for ms in times if not np.isnan(ms)]
+    return float(np.mean(times)) if times else np.inf
 
 
-def _pair(
+def _error_and_recall(
     row: Row | None,
     method: str,
     best: tuple[str | None, str | None],
-    view: Convention,
+    criterion: Convention,
     theirs: Mapping[tuple[str, str], str],
-) -> list[Cell]:
-    """Error and recall of a method in a place."""
+) -> list[TableCell]:
+    """Return the cells of error and recall of a method on a group."""
     rmse, recall = theirs.get((method, "rmse"), ""), theirs.get((method, "recall"), "")
     if row is None or not row["problems"]:
-        return [Cell("–", np.nan, beside=rmse), Cell("–", np.nan, beside=recall)]
-    error = row[f"{view.metric}_mean_answered"]
+        return [TableCell("–", np.nan, beside=rmse), TableCell("–", np.nan, beside=recall)]
+    error = row[f"{criterion.metric}_mean_answered"]
     star = "*" if row["answered"] < row["problems"] else ""
     share = "–" if np.isnan(row["recall"]) else f"{row['recall']:.2f}"
     return [
-        Cell(style.number(error, 2) + star, error, method == best[0], rmse),
-        Cell(share, row["recall"], method == best[1], recall),
+        TableCell(style.number(error, 2) + star, error, method == best[0], rmse),
+        TableCell(share, row["recall"], method == best[1], recall),
     ]
 
 
-SHORT = {"out_of_memory": "OOM", "timeout": "timeout"}
+SHORT = {"out_of_memory": "OOM"}
+"""Abbreviations of statuses in the table of times."""
 
 
 def time_table(timing: pd.DataFrame, against: bool) -> Table:
-    """Table 2: mean milliseconds by number of points and method; OOM, timeout and the like as such. The fastest is bold.
+    """Build Table 2: mean milliseconds by number of points and method, or OOM, timeout and other failures.
 
-    Bold needs a lead of more than 5 %: times repeat no better than that.
+    The fastest is bold if it leads by more than 5 %, the reproducibility of times.
     """
-    whole = timing[(timing["angle_low"] == 0) & (timing["angle_high"] == 180) & (timing["kind"] != "control")]
-    kinds = {str(m): str(k) for m, k in zip(whole["method"], whole["kind"], strict=True)}
-    names = sorted(kinds, key=lambda m: style.order(m, kinds[m]))
+    whole = timing[all_angles(timing) & (timing["kind"] != "control")]
+    names = [method for method, _ in style.ordered_methods(whole)]
     theirs = printed()[printed()["table"] == "timing"] if against else printed().head(0)
     paper = {(r["method"], r["points"]): r["value"] for r in theirs.to_dict("records")}
     ours = {(str(r["method"]), r["points"]): r for r in whole.to_dict("records")}
     body = []
     for points in sorted(whole["points"].unique()):
-        found = {m: ours.get((m, points)) for m in names}
-        times = sorted(r["time_ms_mean"] for r in found.values() if r and r["status"] == "ok")
+        results = {m: ours.get((m, points)) for m in names}
+        times = sorted(r["time_ms_mean"] for r in results.values() if r and r["status"] == "ok")
         lead = times[0] if len(times) > 1 and times[0] < 0.95 * times[1] else None
-        cells = [_time_cell(found[m], lead, paper.get((m, points), "")) for m in names]
-        body.append([Cell(str(points), float(points)), *cells])
+        cells = [_time_cell(results[m], lead, paper.get((m, points), "")) for m in names]
+        body.append([TableCell(str(points), float(points)), *cells])
     devices = ", ".join(sorted({f"{r['device']}, {r['threads']} threads" for r in ours.values()}))
-    caption = f"Mean milliseconds for one pair ({devices or 'nothing timed'}); OOM: out of memory." + (
+    caption = f"Mean milliseconds for one pair ({devices or 'no times'}); OOM: out of memory." + (
         AGAINST_NOTE if against else ""
     )
-    return Table("Time against number of points", ["points", *names], body, caption=caption)
+    return Table("Time by number of points", ["points", *names], body, caption=caption)
 
 
-def _time_cell(row: Mapping[Any, Any] | None, lead: float | None, beside: str) -> Cell:
+def _time_cell(row: Mapping[Any, Any] | None, lead: float | None, beside: str) -> TableCell:
     if row is None:
-        return Cell("–", np.nan, beside=beside)
+        return TableCell("–", np.nan, beside=beside)
     if row["status"] != "ok":
-        return Cell(SHORT.get(row["status"], row["status"]), np.inf, beside=beside)
+        return TableCell(SHORT.get(row["status"], row["status"]), np.inf, beside=beside)
     ms = row["time_ms_mean"]
-    return Cell(style.number(ms, 1), ms, ms == lead, beside)
+    return TableCell(style.number(ms, 1), ms, ms == lead, beside)
 
 
 def paper_tables(
-    summary: pd.DataFrame, timing: pd.DataFrame, errors: Mapping[Place, Errors], view: Convention, against: bool
+    summary: pd.DataFrame, timing: pd.DataFrame, errors: Mapping[GroupKey, Errors], criterion: Convention, against: bool
 ) -> dict[str, Table]:
-    """By the name of its files: Table 1, the table of partial views, Table 2; those that the run has data for."""
-    places = main_places(summary)
-    partial = [p for p in places if str(p[1]).split("[")[0] == "partial"]
-    whole = [p for p in places if p not in partial]
-    how = summary, errors, view, against, choice.alone(timing, "time_ms_mean")
-    found = {}
+    """Build Table 1, its version for partial views and Table 2, if the run has their data, by file name."""
+    groups = main_groups(summary)
+    partial = [p for p in groups if str(p[1]).split("[")[0] == "partial"]
+    whole = [p for p in groups if p not in partial]
+    arguments = summary, errors, criterion, against, recommendation.alone(timing, "time_ms_mean")
+    tables = {}
     if whole:
-        found["table1"] = accuracy_table("Accuracy", whole, *how)
+        tables["table1"] = accuracy_table("Accuracy", whole, *arguments)
     if partial:
-        found["partial"] = accuracy_table("Partial views", partial, *how)
+        tables["partial"] = accuracy_table("Partial views", partial, *arguments)
     if len(timing):
-        found["table2"] = time_table(timing, against)
-    return found
+        tables["table2"] = time_table(timing, against)
+    return tables

@@ -1,4 +1,4 @@
-"""How things look: one colour, line and marker for a method wherever it appears, and numbers as a reader wants them."""
+"""Appearance: the colour, line and marker of a method in every figure, and the format of numbers and names."""
 
 from __future__ import annotations
 
@@ -7,19 +7,26 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from common.keys import seed_of
 
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
 INK = "#1b1d21"
-"""Colour of text and axes in figures; the HTML page replaces it by its own text colour."""
+"""Colour of text and axes in figures; the HTML page replaces it by its text colour."""
 PAPER = "#fefefe"
 """Background of figures; transparent in the HTML page."""
 
 KINDS = ("local", "global", "learned", "control")
 """Kinds of methods in the order of tables and legends."""
+
+SOURCE, TARGET = "#D55E00", "#8a8f98"
+"""Colours of the source and target clouds in pictures."""
 
 RC: Any = {
     "font.size": 9,
@@ -61,13 +68,13 @@ class Look(NamedTuple):
 
 @cache
 def look(method: str, kind: str) -> Look:
-    """The look of a method: from `looks.toml` or from its name alone, so no other method of the run matters.
+    """Return the look of a method, from `looks.toml` or from its name, independently of the other methods of the run.
 
-    The first part of a name (`a` of `a+b` and of `a[x=1]`) gives the colour. The kind gives the line: learned methods
-    are thick, local ones dash-dotted, controls grey and dotted; a refined method is dashed, its markers half filled.
+    The first part of a name (`a` of `a+b` and of `a[x=1]`) determines the colour, the kind the line: learned methods are
+    thick, local ones dash-dotted, controls grey and dotted. Refined methods are dashed with half-filled markers.
     """
     first = re.split(r"[+\[]", method)[0]
-    known = _known().get(first, {})
+    known = _packaged_looks().get(first, {})
     refined = "+" in method
     control = kind == "control"
     greys = _GREYS[seed_of("grey", first) % len(_GREYS)]
@@ -81,28 +88,34 @@ def look(method: str, kind: str) -> Look:
 
 
 @cache
-def _known() -> dict[str, dict[str, str]]:
+def _packaged_looks() -> dict[str, dict[str, str]]:
     return tomllib.loads((files("bench.report") / "looks.toml").read_text(encoding="utf-8"))
 
 
 def order(method: str, kind: str) -> tuple[int, str]:
-    """Sort key of methods: by kind, then by name."""
+    """Return the sort key of a method: kind, then name."""
     return (KINDS.index(kind) if kind in KINDS else len(KINDS), method)
 
 
+def ordered_methods(frame: pd.DataFrame) -> list[tuple[str, str]]:
+    """Return the methods of a frame with their kinds, in the order of tables and legends."""
+    pairs = frame[["method", "kind"]].drop_duplicates("method").itertuples(index=False)
+    return sorted(((str(method), str(kind)) for method, kind in pairs), key=lambda pair: order(*pair))
+
+
 def label(method: str, width: int = 28) -> str:
-    """A method's name for a figure: shortened, and with no dollar sign that would start mathematics."""
+    """Format a method's name for a figure: shortened, and with dollar signs escaped."""
     return shorten(method, width).replace("$", r"\$")
 
 
 def shorten(text: str, width: int) -> str:
-    """At most width characters of the first line of a text."""
+    """Return at most `width` characters of the first line of a text."""
     line = text.strip().split("\n")[0]
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
 def number(value: float, digits: int = 3) -> str:
-    """A number for a table: – for unknown, ∞ for a failure, more digits for the small, none for the large."""
+    """Format a number for a table: – if unknown, ∞ for a failure, more digits if small, fewer if large."""
     if value is None or np.isnan(value):
         return "–"
     if np.isinf(value):
@@ -115,12 +128,19 @@ def number(value: float, digits: int = 3) -> str:
     return f"{value:.{digits}f}" if size < 10 else f"{value:.1f}" if size < 1000 else f"{value:.0f}"
 
 
-def not_asked(rows: Iterable[Mapping[Any, Any]]) -> str:
-    """A line that names the methods of rows of a summary that were asked nothing; empty if there are none."""
+def not_run(rows: Iterable[Mapping[Any, Any]]) -> str:
+    """Return a line that names the methods of a summary that were not run; empty if all were."""
     names = [str(row["method"]) for row in rows if not row["problems"]]
-    return f"Not asked here: {', '.join(names)}; `bench.py list` and the report say why." if names else ""
+    return f"Not run: {', '.join(names)}; `bench.py list` and the report give the reasons." if names else ""
 
 
 def slug(*parts: object) -> str:
-    """A file name from parts that may hold anything."""
+    """Build a file name from arbitrary parts."""
     return "_".join(re.sub(r"[^A-Za-z0-9.=-]+", "-", str(part)).strip("-") for part in parts)
+
+
+def frame_picture(axes: Axes, reach: float) -> None:
+    """Set up axes for a picture of clouds: a square from -reach to reach without ticks, grid and frame."""
+    axes.set(xlim=(-reach, reach), ylim=(-reach, reach), xticks=[], yticks=[], aspect="equal")
+    axes.grid(False)
+    axes.spines[:].set_visible(False)

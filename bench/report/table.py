@@ -1,4 +1,4 @@
-"""A table for people: cells know their text, their value for sorting and whether they are bold. Markdown, LaTeX and CSV."""
+"""Tables of a report: cells with text, value to sort by and emphasis; output as Markdown, LaTeX and CSV."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from bench.report import style
 
 
 @dataclass(frozen=True)
-class Cell:
-    """What is shown, what it is sorted by (its text if None), and what is shown small beside it: the paper's own number."""
+class TableCell:
+    """Text, value to sort by (None: the text), emphasis, and a number of the paper to show beside it."""
 
     text: str
     value: float | None = None
@@ -19,7 +19,7 @@ class Cell:
 
     @property
     def whole(self) -> str:
-        """Everything it shows, as text."""
+        """Text with the number beside it."""
         return f"{self.text} ({self.beside})" if self.beside else self.text
 
 
@@ -28,28 +28,28 @@ class Table:
     """A titled table.
 
     Attributes:
-        columns: heads with their units; a row has as many cells.
-        groups: heads above the heads, each over so many columns, the first column not counted; empty if there are none.
-        colours: LaTeX colour of the first cell of a row, by the row's number.
+        columns: heads with units, one per cell of a row.
+        column_groups: heads above groups of columns, each with its number of columns, from the second column on.
+        colours: LaTeX colour of the first cell, by row number.
     """
 
     title: str
     columns: list[str]
-    rows: list[list[Cell]]
-    groups: list[tuple[str, int]] = field(default_factory=list)
+    rows: list[list[TableCell]]
+    column_groups: list[tuple[str, int]] = field(default_factory=list)
     colours: dict[int, str] = field(default_factory=dict)
     caption: str = ""
 
     @property
     def heads(self) -> list[str]:
-        """Heads in one line, each with its group."""
-        if not self.groups:
+        """Heads in one line, each with that of its column group."""
+        if not self.column_groups:
             return self.columns
-        above = [name for name, width in self.groups for _ in range(width)]
+        above = [name for name, width in self.column_groups for _ in range(width)]
         return [self.columns[0], *(f"{a} {b}".strip() for a, b in zip(above, self.columns[1:], strict=True))]
 
     def markdown(self) -> str:
-        """GitHub Markdown; names are escaped, so that they stay text."""
+        """Format as GitHub Markdown, with all texts escaped."""
         lines = [[escaped(h) for h in self.heads], ["---" if i == 0 else "--:" for i in range(len(self.columns))]]
         lines += [[f"**{escaped(c.whole)}**" if c.bold else escaped(c.whole) for c in row] for row in self.rows]
         note = [escaped(self.caption), ""] if self.caption else []
@@ -57,7 +57,7 @@ class Table:
         return "\n".join([f"### {escaped(self.title)}", "", *body, "", *note])
 
     def csv(self) -> str:
-        """The texts as CSV with `\\n` line ends; what stands beside a number has no column of its own."""
+        """Format as CSV with `\\n` line ends; numbers beside a cell stay in its field."""
         import csv
         import io
 
@@ -66,13 +66,15 @@ class Table:
         return file.getvalue()
 
     def latex(self) -> str:
-        """A `table` environment for `booktabs`; rows with colours need `xcolor`."""
+        """Format as a LaTeX `table` with `booktabs`; coloured rows need `xcolor`."""
         head = [" & ".join(map(tex, self.columns)) + r" \\"]
-        if self.groups:
-            spans = " & ".join(rf"\multicolumn{{{n}}}{{c}}{{{tex(name)}}}" for name, n in self.groups)
-            starts = [2 + sum(n for _, n in self.groups[:i]) for i in range(len(self.groups))]
+        if self.column_groups:
+            spans = " & ".join(rf"\multicolumn{{{n}}}{{c}}{{{tex(name)}}}" for name, n in self.column_groups)
+            starts = [2 + sum(n for _, n in self.column_groups[:i]) for i in range(len(self.column_groups))]
             rules = "".join(
-                rf"\cmidrule(lr){{{s}-{s + n - 1}}}" for s, (name, n) in zip(starts, self.groups, strict=True) if name
+                rf"\cmidrule(lr){{{s}-{s + n - 1}}}"
+                for s, (name, n) in zip(starts, self.column_groups, strict=True)
+                if name
             )
             head = [rf" & {spans} \\ {rules}", *head]
         rows = [" & ".join(self._tex_cells(i)) + r" \\" for i in range(len(self.rows))]
@@ -89,7 +91,7 @@ class Table:
 
 
 def escaped(text: str) -> str:
-    """Text that Markdown shows as it is."""
+    """Escape text for Markdown."""
     for old, new in (
         ("&", "&amp;"),
         ("<", "&lt;"),
@@ -111,16 +113,16 @@ _TEX |= {"↑": r"$\uparrow$", "ᵀ": r"$^T$", "ξ": r"$\xi$", "Λ": r"$\Lambda$
 
 
 def tex(text: str) -> str:
-    """Text that LaTeX prints as it is."""
+    """Escape text for LaTeX."""
     return "".join(_TEX.get(letter, letter) for letter in text)
 
 
-def num(value: Any, digits: int = 3, bold: bool = False, suffix: str = "") -> Cell:
-    """A cell of a number."""
+def num(value: Any, digits: int = 3, bold: bool = False, suffix: str = "") -> TableCell:
+    """Build the cell of a number."""
     value = float(value)
-    return Cell(style.number(value, digits) + suffix, value, bold)
+    return TableCell(style.number(value, digits) + suffix, value, bold)
 
 
-def count(value: Any) -> Cell:
-    """A cell of a whole number."""
-    return Cell(str(int(value)), float(value))
+def count(value: Any) -> TableCell:
+    """Build the cell of a count."""
+    return TableCell(str(int(value)), float(value))

@@ -1,1 +1,1 @@
-"""The embedded shapes: one small generator a category, `rng -> (triangles, symmetry)`; `kit` holds the primitives."""
+"""The embedded shapes: one generator per category, `rng -> (triangles, symmetry)`; `primitives` holds the primitives."""

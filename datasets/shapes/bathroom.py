@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from datasets.shapes.kit import (
+from datasets.shapes.primitives import (
     Array,
-    Made,
+    LabelledMesh,
     Mesh,
     Random,
     both_sides,
@@ -31,7 +31,7 @@ from datasets.shapes.kit import (
 
 
 def basin(outline: Array, rim: float, low: float, base: float, wall: float) -> Mesh:
-    """A hollow trough over an outline (n, 2): scale `base` at z = low, 1 at z = rim, with a lip, and wall as a share."""
+    """Build a hollow trough over an outline (n, 2): scale `base` at z = low, 1 at z = rim, with a lip, and wall as a share."""
     side = rounded(
         [
             (base, low),
@@ -45,7 +45,7 @@ def basin(outline: Array, rim: float, low: float, base: float, wall: float) -> M
 
 
 def tap(height: float, reach: float, thick: float = 0.018) -> Mesh:
-    """A swan-neck tap that rises from the origin and reaches to -y, with a lever on each side."""
+    """Build a swan-neck tap that rises from the origin and reaches to -y, with a lever on each side."""
     neck = rounded([(0, 0, 0), (0, 0, height), (0, -reach, height), (0, -reach, 0.65 * height)])
     levers = both_sides(
         join(disc(0.02, 0, 0.06, 12), box((-0.01, 0.07), (-0.01, 0.01), (0.06, 0.075))) + np.array([0.1, 0, 0])
@@ -53,8 +53,8 @@ def tap(height: float, reach: float, thick: float = 0.018) -> Mesh:
     return join(tube(neck, thick), levers)
 
 
-def bathtub(rng: Random) -> Made:
-    """A tub with rounded corners or oval, bare, on four feet, or boxed in; a tap at one end breaks its symmetry."""
+def bathtub(rng: Random) -> LabelledMesh:
+    """Build a tub with rounded corners or oval, bare, on four feet, or boxed in; a tap at one end breaks its symmetry."""
     x, y, rim = rng.uniform(0.7, 0.95), rng.uniform(0.33, 0.42), rng.uniform(0.4, 0.6)
     foot = rng.uniform(0.08, 0.14)
     tub = move(
@@ -74,8 +74,8 @@ def bathtub(rng: Random) -> Made:
     return join(*parts, move(spout, x=1.02 * x, z=foot + rim)), "C1"
 
 
-def sink(rng: Random) -> Made:
-    """A basin with a tap: in a counter top, on a column, or on the wall; one bowl or two."""
+def sink(rng: Random) -> LabelledMesh:
+    """Build a basin with a tap: in a counter top, on a column, or on the wall; one bowl or two."""
     x, y, deep = rng.uniform(0.24, 0.36), rng.uniform(0.18, 0.25), rng.uniform(0.12, 0.2)
     bowl = basin(oval(x, y, one_of(rng, 0.3, 0.6, 1.0), n=28), 0, -deep, rng.uniform(0.5, 0.85), 0.05)
     faucet = move(tap(rng.uniform(0.15, 0.35), rng.uniform(0.12, 0.18)), y=1.2 * y)
@@ -96,7 +96,7 @@ def sink(rng: Random) -> Made:
 
 
 def _worktop(rng: Random, bowl: Mesh, x: float, y: float) -> list[Mesh]:
-    """One bowl or two with half axes x and y, let into a flat board."""
+    """Build one bowl or two with half axes x and y, let into a flat board."""
     twin, wide = chance(rng, 0.5), rng.uniform(1.3, 2.0) * x
     edge = 2.1 * x if twin else 0.97 * x
     wide += 1.15 * x if twin else 0
@@ -110,13 +110,13 @@ def _worktop(rng: Random, bowl: Mesh, x: float, y: float) -> list[Mesh]:
 
 
 def _counter(wide: float, depth: float, x: float, y: float) -> Mesh:
-    """A top with a hole for a bowl with half axes x and y: four boards around it."""
+    """Build a top with a hole for a bowl with half axes x and y: four boards around it."""
     sides = both_sides(box((0.95 * x, wide), (-depth, depth), (-0.04, 0)))
     return join(sides, both_sides(box((-0.95 * x, 0.95 * x), (0.95 * y, depth), (-0.04, 0)), 1))
 
 
-def toilet(rng: Random) -> Made:
-    """A bowl on a foot with a seat, a lid up or down, and a tank behind."""
+def toilet(rng: Random) -> LabelledMesh:
+    """Build a bowl on a foot with a seat, a lid up or down, and a tank behind."""
     x, y, rim = rng.uniform(0.17, 0.21), rng.uniform(0.23, 0.29), rng.uniform(0.36, 0.44)
     egg = oval(x, y, 0.9, n=32)
     side = rounded([(0.62, 0), (0.5, 0.1), (0.55, 0.5 * rim), (1, 0.75 * rim), (1, rim)])
@@ -139,8 +139,8 @@ def toilet(rng: Random) -> Made:
     return join(bowl, seat, lid, *tank, stem, button), "C1"
 
 
-def range_hood(rng: Random) -> Made:
-    """A chimney over a hood: on a wall, free above an island, or a round one."""
+def range_hood(rng: Random) -> LabelledMesh:
+    """Build a chimney over a hood: on a wall, free above an island, or a round one."""
     x, y, high = rng.uniform(0.35, 0.5), rng.uniform(0.22, 0.32), rng.uniform(0.15, 0.35)
     lip, pipe, top = rng.uniform(0.04, 0.08), rng.uniform(0.09, 0.15), high + rng.uniform(0.4, 0.7)
     style = rng.integers(5)
@@ -156,7 +156,7 @@ def range_hood(rng: Random) -> Made:
 
 
 def _wall_hood(rng: Random, x: float, y: float, high: float, lip: float) -> Mesh:
-    """A hood with a flush back at y: a pyramid, a curved canopy, or a slanted box, with a strip of buttons."""
+    """Build a hood with a flush back at y: a pyramid, a curved canopy, or a slanted box, with a strip of buttons."""
     square = oval(1, 1, 0.0, n=16)
     levels = np.array([(1, 0), (1, lip), (0.3, high)])
     if chance(rng, 0.5):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from common import portable
-from datasets.shapes.kit import (
+from datasets.shapes.primitives import (
     Array,
-    Made,
+    LabelledMesh,
     Mesh,
     Random,
     arc,
@@ -37,20 +37,20 @@ from datasets.shapes.kit import (
 )
 
 
-def stairs(rng: Random) -> Made:
-    """A solid or open flight, two flights with a landing, or a spiral."""
+def stairs(rng: Random) -> LabelledMesh:
+    """Build a solid or open flight, two flights with a landing, or a spiral."""
     return one_of(rng, _solid_flight, _solid_flight, _open_flight, _landing, _spiral)(rng)
 
 
 def _rail(rng: Random, x: float, foot: Array) -> Mesh:
-    """Balusters on points (n, 3) of the steps, moved to x, and the hand rail over them."""
+    """Build balusters on points (n, 3) of the steps, moved to x, and the hand rail over them."""
     low = move(foot * np.array([0, 1, 1]), x=x)
     high = move(low, z=rng.uniform(0.5, 0.8))
     return join(rods(low, high, 0.015), rods(high[0], high[-1], 0.03))
 
 
-def _solid_flight(rng: Random) -> Made:
-    """Steps that reach down to the floor, perhaps with a rail at one or both sides."""
+def _solid_flight(rng: Random) -> LabelledMesh:
+    """Build steps that reach down to the floor, perhaps with a rail at one or both sides."""
     n, x = int(rng.integers(4, 14)), rng.uniform(0.3, 0.9)
     tread, rise = rng.uniform(0.2, 0.32), rng.uniform(0.14, 0.22)
     at = np.arange(n)
@@ -62,8 +62,8 @@ def _solid_flight(rng: Random) -> Made:
     return join(*parts), "C1"
 
 
-def _open_flight(rng: Random) -> Made:
-    """Boards between two slanted beams: half a turn about the x axis maps it onto itself unless there is a rail."""
+def _open_flight(rng: Random) -> LabelledMesh:
+    """Build boards between two slanted beams; without a rail, symmetric under half a turn about the x axis."""
     n, x, thick = int(rng.integers(5, 14)), rng.uniform(0.3, 0.9), rng.uniform(0.03, 0.06)
     tread, rise = rng.uniform(0.22, 0.3), rng.uniform(0.15, 0.22)
     at = np.arange(n) - (n - 1) / 2
@@ -85,8 +85,8 @@ def _open_flight(rng: Random) -> Made:
     return join(*parts), "C2x"
 
 
-def _landing(rng: Random) -> Made:
-    """Two solid flights that meet at a landing, at a right angle or back to back."""
+def _landing(rng: Random) -> LabelledMesh:
+    """Build two solid flights that meet at a landing, at a right angle or back to back."""
     n, x, tread, rise = int(rng.integers(4, 8)), rng.uniform(0.4, 0.7), rng.uniform(0.2, 0.3), rng.uniform(0.15, 0.2)
     at = np.arange(n)
     lower = boxes(columns(-x, at * tread, 0), columns(x, (at + 1) * tread, (at + 1) * rise))
@@ -100,8 +100,8 @@ def _landing(rng: Random) -> Made:
     return join(lower, landing, upper), "C1"
 
 
-def _spiral(rng: Random) -> Made:
-    """Wedges around a pole. Alone they are symmetric under half a turn about x; a taller pole or a rail ends that."""
+def _spiral(rng: Random) -> LabelledMesh:
+    """Build wedges around a pole. Alone they are symmetric under half a turn about x; a taller pole or a rail ends that."""
     n, reach, rise = int(rng.integers(8, 20)), rng.uniform(0.6, 1.0), rng.uniform(0.14, 0.2)
     step = rng.uniform(0.3, 0.5)
     at = np.arange(n) - (n - 1) / 2
@@ -117,8 +117,8 @@ def _spiral(rng: Random) -> Made:
     return join(steps, pole, rods(foot, high, 0.012), rods(high[:-1], high[1:], 0.025)), "C1"
 
 
-def door(rng: Random) -> Made:
-    """A slab with raised panels on both faces, one wing or two, perhaps with knobs and a frame around it."""
+def door(rng: Random) -> LabelledMesh:
+    """Build a slab with raised panels on both faces, one wing or two, perhaps with knobs and a frame around it."""
     x, z, thick = rng.uniform(0.38, 0.5), rng.uniform(1.0, 1.1), rng.uniform(0.02, 0.035)
     wings = one_of(rng, 1, 1, 2)
     leaf = join(box((-x, x), (-thick, thick), (-z, z)), _panels(rng, x, thick, z))
@@ -138,7 +138,7 @@ def door(rng: Random) -> Made:
 
 
 def _panels(rng: Random, x: float, thick: float, z: float) -> Mesh:
-    """A grid of raised panels, equal in height, on both faces; none for a plain slab."""
+    """Build a grid of raised panels, equal in height, on both faces; none for a plain slab."""
     rows, across = int(rng.integers(0, 4)), int(rng.integers(1, 3))
     if rows == 0:
         return np.empty((0, 3, 3))
@@ -150,7 +150,7 @@ def _panels(rng: Random, x: float, thick: float, z: float) -> Mesh:
 
 
 def _handle(rng: Random, x: float, y: float, z: float) -> Mesh:
-    """A round knob or a lever on the face y, at (x, z)."""
+    """Build a round knob or a lever on the face y, at (x, z)."""
     if chance(rng, 0.5):
         knob = revolve([(0.012, 0), (0.012, 0.03), (0.032, 0.04), (0.032, 0.06), (0, 0.07)], 16)
         return move(turn(knob, "x", -np.pi / 2), x=x, y=y, z=z)
@@ -161,8 +161,8 @@ def _handle(rng: Random, x: float, y: float, z: float) -> Mesh:
     )
 
 
-def curtain(rng: Random) -> Made:
-    """Wavy cloth, one width or two, hanging free from a rod, in regular pleats or irregular folds, or tied back."""
+def curtain(rng: Random) -> LabelledMesh:
+    """Build wavy cloth, one width or two, hanging free from a rod, in regular pleats or irregular folds, or tied back."""
     x, high = rng.uniform(0.4, 0.9), rng.uniform(1.2, 1.8)
     style = rng.integers(4)
     if style == 0:
@@ -181,8 +181,8 @@ def curtain(rng: Random) -> Made:
     return join(*parts, *rail), "C1"
 
 
-def _pleats(rng: Random, x: float, high: float) -> Made:
-    """Regular pleats. Odd about the middle: half a turn about z. Even: half a turn about y."""
+def _pleats(rng: Random, x: float, high: float) -> LabelledMesh:
+    """Build regular pleats. Odd about the middle: half a turn about z. Even: half a turn about y."""
     folds, deep = int(rng.integers(5, 12)), rng.uniform(0.03, 0.07)
     u = np.linspace(-1, 1, 16 * folds + 1)
     odd = chance(rng, 0.5)
@@ -193,7 +193,7 @@ def _pleats(rng: Random, x: float, high: float) -> Made:
 
 
 def _cloth(rng: Random, start: float, stop: float, high: float, tied: bool) -> Mesh:
-    """Irregular folds between two x, from z = 0 down; if tied, drawn to the outer edge at two thirds of the way."""
+    """Build irregular folds between two x, from z = 0 down; if tied, drawn to the outer edge at two thirds of the way."""
     u = np.linspace(0, 1, 61)
     s = np.linspace(0, 1, 11)[:, None]
     waves = rng.uniform(4, 9) * np.array([1.0, 0.6, 1.7])
@@ -206,15 +206,15 @@ def _cloth(rng: Random, start: float, stop: float, high: float, tied: bool) -> M
 
 
 def _valance(rng: Random, x: float, high: float) -> Mesh:
-    """A short strip of cloth with a scalloped edge in front of the rod."""
+    """Build a short strip of cloth with a scalloped edge in front of the rod."""
     u = np.linspace(-1, 1, 49)
     drop = rng.uniform(0.1, 0.2) * high * (0.8 + 0.2 * np.abs(portable.sin_cos(1.5 * np.pi * u)[0]))
     y = -0.08 + 0.015 * portable.sin_cos(14 * np.pi * u)[0]
     return sheet(np.stack([columns(x * u, y, 0.03), columns(x * u, y, -drop)]))
 
 
-def mantel(rng: Random) -> Made:
-    """A chimney piece: two pillars, a lintel and a shelf around an opening, perhaps with a hearth, a back, or a breast above."""
+def mantel(rng: Random) -> LabelledMesh:
+    """Build a chimney piece: two pillars, a lintel and a shelf around an opening, perhaps with a hearth, a back or a breast."""
     x, high, deep = rng.uniform(0.6, 0.9), rng.uniform(0.9, 1.2), rng.uniform(0.12, 0.22)
     pillar, lintel = rng.uniform(0.14, 0.24), rng.uniform(0.15, 0.28)
     top = high + rng.uniform(0.04, 0.08)
@@ -238,13 +238,13 @@ def mantel(rng: Random) -> Made:
     return join(*parts), "C1"
 
 
-def tent(rng: Random) -> Made:
-    """A ridge tent, a dome, a wigwam, a tunnel, or a roof on four poles."""
+def tent(rng: Random) -> LabelledMesh:
+    """Build a ridge tent, a dome, a wigwam, a tunnel, or a roof on four poles."""
     return one_of(rng, _ridge_tent, _ridge_tent, _dome_tent, _wigwam, _pavilion)(rng)
 
 
-def _ridge_tent(rng: Random) -> Made:
-    """Two slanted sides over a ridge. Ends closed alike: half a turn about z; one end open, with its flaps out: none."""
+def _ridge_tent(rng: Random) -> LabelledMesh:
+    """Build two slanted sides over a ridge. Ends closed alike: half a turn about z; one end open, with its flaps out: none."""
     x, y, high, wall = rng.uniform(0.6, 0.9), rng.uniform(0.8, 1.2), rng.uniform(0.8, 1.2), rng.uniform(0.0, 0.3)
     gable = np.array([(-x, 0), (-x, wall), (0, high), (x, wall), (x, 0)])
     ends = np.stack([np.insert(gable, 1, end, axis=1) for end in (-y, y)])
@@ -265,8 +265,8 @@ def _ridge_tent(rng: Random) -> Made:
     return join(roof, back, both_sides(sheet(flap)), poles), "C1"
 
 
-def _dome_tent(rng: Random) -> Made:
-    """A dome over a polygon, its poles standing out as ribs; a porch ends its symmetry."""
+def _dome_tent(rng: Random) -> LabelledMesh:
+    """Build a dome over a polygon, its poles standing out as ribs; a porch ends its symmetry."""
     sides, radius, high = one_of(rng, 4, 6, 8), rng.uniform(0.8, 1.1), rng.uniform(0.6, 0.9)
     t = np.linspace(0, np.pi / 2, 9)
     profile = on_circle(t) * np.array([radius, high])
@@ -283,8 +283,8 @@ def _dome_tent(rng: Random) -> Made:
     return join(dome, sheet(np.stack(porch))), "C1"
 
 
-def _wigwam(rng: Random) -> Made:
-    """A pyramid of cloth whose poles cross above its top; a door flap ends its symmetry."""
+def _wigwam(rng: Random) -> LabelledMesh:
+    """Build a pyramid of cloth whose poles cross above its top; a door flap ends its symmetry."""
     sides, radius, high = one_of(rng, 4, 5, 6, 8), rng.uniform(0.6, 0.9), rng.uniform(1.2, 1.7)
     cloth = revolve([(radius, 0), (0.06 * radius, high)], sides)
     pole = rods([radius, 0, 0], [-0.12 * radius, 0, 1.13 * high], 0.018, n=6)
@@ -299,8 +299,8 @@ def _wigwam(rng: Random) -> Made:
     return join(cloth, around(pole, sides), sheet(flap)), "C1"
 
 
-def _pavilion(rng: Random) -> Made:
-    """A pointed roof with a hanging border on four poles, square or long; a back wall ends its symmetry."""
+def _pavilion(rng: Random) -> LabelledMesh:
+    """Build a pointed roof with a hanging border on four poles, square or long; a back wall ends its symmetry."""
     x, wall, peak = rng.uniform(0.8, 1.1), rng.uniform(0.9, 1.2), rng.uniform(0.35, 0.7)
     long = one_of(rng, 1.0, rng.uniform(0.6, 0.85))
     square = oval(x, long * x, 0.0, n=16)

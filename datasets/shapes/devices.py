@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from common import portable
-from datasets.shapes.kit import (
-    Made,
+from datasets.shapes.primitives import (
+    LabelledMesh,
     Mesh,
     Random,
     both_sides,
@@ -32,14 +32,14 @@ from datasets.shapes.kit import (
 
 
 def keys(left: float, front: float, rows: int, across: int, pitch: float, high: float) -> Mesh:
-    """A block of keys on z = 0; rows go to +y, and each row is shifted a little as on a typewriter."""
+    """Build a block of keys on z = 0; rows go to +y, and each row is shifted a little as on a typewriter."""
     at, row = np.meshgrid(np.arange(across), np.arange(rows))
     x, y = left + pitch * at.ravel(), front + pitch * row.ravel()
     return boxes(columns(x, y, 0), columns(x + 0.82 * pitch, y + 0.82 * pitch, high))
 
 
-def keyboard(rng: Random) -> Made:
-    """A wedge with a block of keys, a space bar, and perhaps arrow keys and a number pad."""
+def keyboard(rng: Random) -> LabelledMesh:
+    """Build a wedge with a block of keys, a space bar, and perhaps arrow keys and a number pad."""
     pitch, rows, across = 0.04, int(rng.integers(4, 6)), int(rng.integers(13, 16))
     high, gap = rng.uniform(0.01, 0.025), 0.02
     blocks, right = [keys(0, pitch, rows, across, pitch, high)], across * pitch
@@ -58,8 +58,8 @@ def keyboard(rng: Random) -> Made:
     return join(loft(body), move(turn(join(*blocks), "x", tilt), z=0.012 + rise * edge / back)), "C1"
 
 
-def laptop(rng: Random) -> Made:
-    """A flat base with keys and a touch pad, and a screen that leans back."""
+def laptop(rng: Random) -> LabelledMesh:
+    """Build a flat base with keys and a touch pad, and a screen that leans back."""
     x, y, thick = rng.uniform(0.16, 0.2), rng.uniform(0.11, 0.14), rng.uniform(0.012, 0.03)
     base = cushion((-x, x), (-y, y), (-thick, 0), 0.5)
     pitch = 1.7 * x / 14
@@ -75,8 +75,8 @@ def laptop(rng: Random) -> Made:
     return join(base, block, pad, hinge, move(turn(screen, "x", rng.uniform(1.1, 1.75)), y=y + 0.004, z=0.004)), "C1"
 
 
-def monitor(rng: Random) -> Made:
-    """A flat or deep screen with a raised frame on a neck and a foot."""
+def monitor(rng: Random) -> LabelledMesh:
+    """Build a flat or deep screen with a raised frame on a neck and a foot."""
     x, z, deep = rng.uniform(0.22, 0.36), rng.uniform(0.15, 0.2), rng.uniform(0.015, 0.04)
     frame, low = rng.uniform(0.01, 0.03), rng.uniform(0.06, 0.14)
     panel = [box((-x, x), (-deep, deep), (-z, z)), both_sides(box((x - frame, x), (-deep - 0.012, -deep), (-z, z)))]
@@ -93,8 +93,8 @@ def monitor(rng: Random) -> Made:
     return join(tilted, neck, base), "C1"
 
 
-def radio(rng: Random) -> Made:
-    """A case with one or two loudspeakers, a dial, knobs, a handle and an aerial."""
+def radio(rng: Random) -> LabelledMesh:
+    """Build a case with one or two loudspeakers, a dial, knobs, a handle and an aerial."""
     x, y, z = rng.uniform(0.2, 0.35), rng.uniform(0.06, 0.11), rng.uniform(0.11, 0.17)
     case = cushion((-x, x), (-y, y), (-z, z), rng.uniform(0.05, 0.5))
     speaker = turn(
@@ -118,8 +118,8 @@ def radio(rng: Random) -> Made:
     return join(*parts, rods([0.9 * x, 0.7 * y, z], tip, 0.005)), "C1"
 
 
-def xbox(rng: Random) -> Made:
-    """A game console: a slab with a raised X, a slab with a round vent, a waisted one, or a tower; perhaps with a gamepad."""
+def xbox(rng: Random) -> LabelledMesh:
+    """Build a console: a slab with a raised X, a slab with a round vent, a waisted slab, or a tower, perhaps with a gamepad."""
     body, symmetry, reach = one_of(rng, _x_slab, _vent_slab, _waisted, _tower)(rng)
     if chance(rng, 0.5):
         return body, symmetry
@@ -128,7 +128,7 @@ def xbox(rng: Random) -> Made:
 
 
 def gamepad(rng: Random) -> Mesh:
-    """A controller that lies on z = 0: a body with two grips, two sticks, a cross and four buttons."""
+    """Build a controller that lies on z = 0: a body with two grips, two sticks, a cross and four buttons."""
     grip = tube(
         rounded([(0.03, 0.03, 0.03), (0.075, 0.03, 0.03), (0.095, -0.03, 0.025), (0.1, -0.08, 0.02)]),
         [0.02] * 4 + [0.026] * 3 + [0.024] * 2 + [0.016],
@@ -142,7 +142,7 @@ def gamepad(rng: Random) -> Mesh:
 
 
 def _x_slab(rng: Random) -> tuple[Mesh, str, float]:
-    """The first console: a heavy slab with an X across its top and a round badge."""
+    """Build the first console: a heavy slab with an X across its top and a round badge."""
     x, y, z = rng.uniform(0.15, 0.18), rng.uniform(0.12, 0.15), rng.uniform(0.08, 0.11)
     sections = stack(oval(x, y, 0.1, n=24), [(1, 0), (0.94, 0.45 * z), (1, 0.9 * z), (0.96, z)])
     angle, long = portable.arctan2(y, x), 0.9 * float(portable.norm(np.array([x, y])))
@@ -157,7 +157,7 @@ def _x_slab(rng: Random) -> tuple[Mesh, str, float]:
 
 
 def _vent_slab(rng: Random) -> tuple[Mesh, str, float]:
-    """A flat console, lying or standing, with a big round vent on its face."""
+    """Build a flat console, lying or standing, with a big round vent on its face."""
     x, y, z = rng.uniform(0.14, 0.17), rng.uniform(0.12, 0.14), rng.uniform(0.05, 0.07)
     radius = 0.75 * y
     rings = [
@@ -172,7 +172,7 @@ def _vent_slab(rng: Random) -> tuple[Mesh, str, float]:
 
 
 def _waisted(rng: Random) -> tuple[Mesh, str, float]:
-    """A standing console whose sides curve inwards, with a tray and a round button in front."""
+    """Build a standing console whose sides curve inwards, with a tray and a round button in front."""
     x, y, z = rng.uniform(0.04, 0.05), rng.uniform(0.12, 0.14), rng.uniform(0.14, 0.17)
     t = np.linspace(-1, 1, 9)
     sections = stack(oval(x, y, 0.15, n=24), np.stack([0.75 + 0.25 * t * t, z + z * t], axis=1))
@@ -183,7 +183,7 @@ def _waisted(rng: Random) -> tuple[Mesh, str, float]:
 
 
 def _tower(rng: Random) -> tuple[Mesh, str, float]:
-    """A square tower with a round foot and a hollow grille on top; a front without slot and badge keeps a quarter turn."""
+    """Build a square tower with a round foot and a hollow grille on top; a front without slot and badge keeps a quarter turn."""
     half, high = rng.uniform(0.07, 0.08), rng.uniform(0.28, 0.32)
     tower = loft(stack(oval(half, half, 0.12, n=32), [(0.97, 0.01), (1, 0.015), (1, high), (0.93, high)]), caps=False)
     grille = [
@@ -199,8 +199,8 @@ def _tower(rng: Random) -> tuple[Mesh, str, float]:
     return join(body, slot, badge), "C1", half
 
 
-def guitar(rng: Random) -> Made:
-    """A flat body with a waist, a neck, a head with pegs, and six strings; hollow with a sound hole, or solid with horns."""
+def guitar(rng: Random) -> LabelledMesh:
+    """Build a flat body with a waist, a neck, a head with pegs, and six strings; hollow with a hole or solid with horns."""
     electric = chance(rng, 0.4)
     lower, waist, upper = rng.uniform(0.17, 0.21), rng.uniform(0.1, 0.13), rng.uniform(0.13, 0.16)
     deep = rng.uniform(0.018, 0.025) if electric else rng.uniform(0.04, 0.06)
@@ -228,7 +228,7 @@ def guitar(rng: Random) -> Made:
 
 
 def _head(rng: Random, low: float, deep: float) -> list[Mesh]:
-    """The head above a neck, bent back, with three pegs at each side."""
+    """Build the head above a neck, bent back, with three pegs at each side."""
     at = low + np.linspace(0.03, 0.13, 3)
     ends = [
         [(s * w, -deep + d, z) for s, d in ((-1, -0.01), (1, -0.01), (1, 0.01), (-1, 0.01))]
@@ -238,13 +238,13 @@ def _head(rng: Random, low: float, deep: float) -> list[Mesh]:
     return [loft(np.array(ends)), both_sides(pegs)]
 
 
-def piano(rng: Random) -> Made:
-    """An upright, or a grand with its lid up."""
+def piano(rng: Random) -> LabelledMesh:
+    """Build an upright, or a grand with its lid up."""
     return one_of(rng, _upright, _grand)(rng), "C1"
 
 
 def _clavier(x: float, front: float, back: float, z: float) -> Mesh:
-    """White keys as one row with gaps and black keys in groups of two and three, from y = front to back."""
+    """Build white keys as one row with gaps and black keys in groups of two and three, from y = front to back."""
     n = 28
     pitch = 2 * x / n
     left = -x + pitch * np.arange(n)
@@ -259,7 +259,7 @@ def _clavier(x: float, front: float, back: float, z: float) -> Mesh:
 
 
 def _upright(rng: Random) -> Mesh:
-    """A tall case with a key bed in front on two legs, a music desk, and pedals."""
+    """Build a tall case with a key bed in front on two legs, a music desk, and pedals."""
     x, y, high, bed = rng.uniform(0.68, 0.78), rng.uniform(0.15, 0.2), rng.uniform(1.0, 1.3), rng.uniform(0.6, 0.7)
     reach = y + rng.uniform(0.25, 0.32)
     parts = [box((-x, x), (-y, y), (0.04, high)), box((-x - 0.03, x + 0.03), (-y - 0.04, y), (high, high + 0.03))]
@@ -273,7 +273,7 @@ def _upright(rng: Random) -> Mesh:
 
 
 def _grand(rng: Random) -> Mesh:
-    """A wing-shaped case on three legs, keys in front, the lid propped open."""
+    """Build a wing-shaped case on three legs, keys in front, the lid propped open."""
     x, long, low = rng.uniform(0.68, 0.78), rng.uniform(1.2, 1.8), 0.62
     rim = rounded(
         [

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from common import portable
-from datasets.shapes.kit import (
+from datasets.shapes.primitives import (
     Array,
-    Made,
+    LabelledMesh,
     Mesh,
     Random,
     box,
@@ -29,7 +29,7 @@ from datasets.shapes.kit import (
 
 
 def leaves(start: Array, heading: Array, slope: Array, length: Array, width: Array, droop: Array) -> Mesh:
-    """Thin leaves that leave `start` (n, 3) at angles `heading` (about z) and `slope` (above the ground), all (n,), and droop."""
+    """Build thin drooping leaves from `start` (n, 3) at angles `heading` (about z) and `slope` (above the ground), all (n,)."""
     t = np.linspace(0.0, 1.0, 7)
     along = t * length[:, None]
     (up, out), (sine, cosine) = (portable.sin_cos(angle[:, None]) for angle in (slope, heading))
@@ -44,7 +44,7 @@ def leaves(start: Array, heading: Array, slope: Array, length: Array, width: Arr
 
 
 def flowers(rng: Random, reach: tuple[float, float], floor: float, high: float) -> Mesh:
-    """Stems with leaves and a bud or an open flower on top, planted at random within (+-x, +-y)."""
+    """Build stems with leaves and a bud or an open flower on top, planted at random within (+-x, +-y)."""
     n = int(rng.integers(4, 9))
     foot = np.stack([rng.uniform(-1, 1, n) * reach[0], rng.uniform(-1, 1, n) * reach[1], np.full(n, floor)], axis=1)
     lean = rng.uniform(-0.12, 0.12, (n, 2))
@@ -61,8 +61,8 @@ def flowers(rng: Random, reach: tuple[float, float], floor: float, high: float) 
     return join(rods(foot, top, 0.008, n=6), heads, blossoms, green)
 
 
-def plant(rng: Random) -> Made:
-    """A pot with a bush, a palm, a tree with broad leaves, or upright blades."""
+def plant(rng: Random) -> LabelledMesh:
+    """Build a pot with a bush, a palm, a tree with broad leaves, or upright blades."""
     rim, high = rng.uniform(0.12, 0.2), rng.uniform(0.15, 0.32)
     pot = [(rng.uniform(0.6, 1.0) * rim, 0), (rim, high)]
     outline = one_of(rng, oval(), oval(), oval(power=0.2))
@@ -73,7 +73,7 @@ def plant(rng: Random) -> Made:
 
 
 def _bush(rng: Random, floor: float) -> Mesh:
-    """Many broad leaves on thin stalks from the pot's middle."""
+    """Build many broad leaves on thin stalks from the pot's middle."""
     n = int(rng.integers(16, 34))
     heading, slope, length = rng.uniform(0, 2 * np.pi, n), rng.uniform(0.5, 1.45, n), rng.uniform(0.2, 0.6, n)
     foot = np.tile([0.0, 0.0, floor], (n, 1))
@@ -86,7 +86,7 @@ def _bush(rng: Random, floor: float) -> Mesh:
 
 
 def _palm(rng: Random, floor: float) -> Mesh:
-    """A slightly bent trunk with long drooping leaves."""
+    """Build a slightly bent trunk with long drooping leaves."""
     top, bend, n = floor + rng.uniform(0.4, 0.9), rng.uniform(0.03, 0.15), int(rng.integers(9, 18))
     t = np.linspace(0, 1, 6)
     trunk = tube(np.stack([bend * t * t, 0 * t, floor + (top - floor) * t], axis=1), np.linspace(0.035, 0.02, 6))
@@ -96,7 +96,7 @@ def _palm(rng: Random, floor: float) -> Mesh:
 
 
 def _tree(rng: Random, floor: float) -> Mesh:
-    """An upright stem with leaves all along."""
+    """Build an upright stem with leaves all along."""
     n, high = int(rng.integers(14, 30)), rng.uniform(0.6, 1.1)
     z = floor + np.sort(rng.uniform(0.25, 1.0, n)) * high
     start = columns(np.zeros(n), np.zeros(n), z)
@@ -113,7 +113,7 @@ def _tree(rng: Random, floor: float) -> Mesh:
 
 
 def _blades(rng: Random, floor: float) -> Mesh:
-    """Narrow upright leaves, as of a snake plant or a grass."""
+    """Build narrow upright leaves, as of a snake plant or a grass."""
     n = int(rng.integers(10, 24))
     start = np.column_stack([rng.uniform(-0.07, 0.07, (n, 2)), np.full(n, floor)])
     width = rng.uniform(0.03, 0.1)
@@ -121,8 +121,8 @@ def _blades(rng: Random, floor: float) -> Mesh:
                   width * rng.uniform(0.7, 1.2, n), rng.uniform(0.0, 0.4, n))  # fmt: skip
 
 
-def person(rng: Random) -> Made:
-    """A standing, walking, waving or sitting figure with head, trunk, limbs, hands and feet; it looks to -y."""
+def person(rng: Random) -> LabelledMesh:
+    """Build a standing, walking, waving or sitting figure with head, trunk, limbs, hands and feet; it looks to -y."""
     hip, shoulder, broad = rng.uniform(0.11, 0.15), rng.uniform(0.17, 0.22), rng.uniform(0.8, 1.2)
     leg = rng.uniform(0.78, 0.92)
     neck = leg + rng.uniform(0.5, 0.58)
@@ -144,7 +144,7 @@ def person(rng: Random) -> Made:
 
 
 def _limb(points: list[Array], thick: float) -> Mesh:
-    """Two tapered bones with round joints through three points."""
+    """Build two tapered bones with round joints through three points."""
     a, b, c = points
     bones = rods([a, b], [b, c], [thick, 0.8 * thick], [0.8 * thick, 0.6 * thick], n=10)
     ball = ellipsoid(1.02 * thick, 1.02 * thick, 1.02 * thick, n=8)
@@ -152,7 +152,7 @@ def _limb(points: list[Array], thick: float) -> Mesh:
 
 
 def _legs(rng: Random, x: float, leg: float, thick: float) -> list[Mesh]:
-    """Both legs with feet; one stride forward and one back, or both bent to sit on a block."""
+    """Build both legs with feet; one stride forward and one back, or both bent to sit on a block."""
     parts, sits, stride = [], chance(rng, 0.2), rng.uniform(-0.25, 0.25)
     for sign in (-1, 1):
         top, step = np.array([sign * x, 0.0, leg - 0.05]), sign * stride
@@ -173,7 +173,7 @@ def _legs(rng: Random, x: float, leg: float, thick: float) -> list[Mesh]:
 
 
 def _hands(rng: Random, x: float, z: float, thick: float) -> list[Mesh]:
-    """Both arms, hanging, spread, raised, or swung forward, each side on its own."""
+    """Build both arms, hanging, spread, raised, or swung forward, each side on its own."""
     parts = []
     for sign in (-1, 1):
         top = np.array([sign * x, 0.0, z])

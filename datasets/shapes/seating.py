@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from datasets.shapes.kit import (
+from datasets.shapes.primitives import (
     SIDES,
-    Made,
+    LabelledMesh,
     Mesh,
     Random,
     around,
@@ -34,8 +34,8 @@ from datasets.shapes.kit import (
 )
 
 
-def chair(rng: Random) -> Made:
-    """A seat with a back on legs, a sled or a swivel base, with or without arms."""
+def chair(rng: Random) -> LabelledMesh:
+    """Build a seat with a back on legs, a sled or a swivel base, with or without arms."""
     x, y, seat = rng.uniform(0.21, 0.3), rng.uniform(0.2, 0.27), rng.uniform(0.38, 0.5)
     thick = rng.uniform(0.03, 0.1)
     roundness = one_of(rng, 0.2, 0.4, 1.0)
@@ -49,7 +49,7 @@ def chair(rng: Random) -> Made:
 
 
 def _chair_base(rng: Random, x: float, y: float, height: float) -> Mesh:
-    """Four legs, two sled frames, or a column with a star of feet."""
+    """Build four legs, two sled frames, or a column with a star of feet."""
     style = rng.integers(4)
     if style == 0:
         frame = np.array([(x, -y, height), (x, -y, 0.02), (x, 1.1 * y, 0.02), (x, 1.0 * y, height)])
@@ -72,7 +72,7 @@ def star(n: int, reach: float, height: float) -> Mesh:
 
 
 def _chair_back(rng: Random, x: float) -> Mesh:
-    """A back that rises from z = 0 in the plane y = 0: a panel, upright slats, or rails across."""
+    """Build a back that rises from z = 0 in the plane y = 0: a panel, upright slats, or rails across."""
     high, thick = rng.uniform(0.35, 0.65), rng.uniform(0.02, 0.07)
     style = rng.integers(3)
     if style == 0:
@@ -88,14 +88,14 @@ def _chair_back(rng: Random, x: float) -> Mesh:
 
 
 def _arms(x: float, y: float, seat: float, rise: float, thick: float) -> Mesh:
-    """Arm rests at both sides of a seat with half axes x and y, each with a post in front."""
+    """Build arm rests at both sides of a seat with half axes x and y, each with a post in front."""
     rest = box((x - thick, x + thick), (-0.8 * y, 0.95 * y), (seat + rise, seat + rise + thick))
     post = box((x - 0.6 * thick, x + 0.6 * thick), (-0.7 * y, -0.7 * y + 1.5 * thick), (seat - 0.02, seat + rise))
     return both_sides(join(rest, post))
 
 
-def bench(rng: Random) -> Made:
-    """A long seat on two supports; without a back half a turn about z maps it onto itself."""
+def bench(rng: Random) -> LabelledMesh:
+    """Build a long seat on two supports; without a back half a turn about z maps it onto itself."""
     x, y, seat = rng.uniform(0.6, 0.95), rng.uniform(0.17, 0.25), rng.uniform(0.36, 0.48)
     thick = rng.uniform(0.03, 0.06)
     parts = [_boards(rng, x, y, seat - thick, seat), _bench_feet(rng, x * rng.uniform(0.65, 0.9), y, seat - thick)]
@@ -111,14 +111,14 @@ def bench(rng: Random) -> Made:
 
 
 def _boards(rng: Random, x: float, y: float, low: float, high: float) -> Mesh:
-    """One to five boards along x that fill a rectangle with half sides x and y."""
+    """Build one to five boards along x that fill a rectangle with half sides x and y."""
     n = int(rng.integers(1, 6))
     at = np.linspace(-y, y, n + 1)[:-1]
     return boxes(columns(-x, at + 0.008, low), columns(x, at + 2 * y / n - 0.008, high))
 
 
 def _bench_feet(rng: Random, x: float, y: float, height: float) -> Mesh:
-    """Two slabs, two T frames, or four legs below a long seat."""
+    """Build two slabs, two T frames, or four legs below a long seat."""
     style = rng.integers(3)
     if style == 0:
         return both_sides(box((x - 0.04, x + 0.04), (-0.9 * y, 0.9 * y), (0, height)))
@@ -128,8 +128,8 @@ def _bench_feet(rng: Random, x: float, y: float, height: float) -> Mesh:
     return corner_legs(rng, x, 0.75 * y, height, rng.uniform(0.05, 0.08))
 
 
-def sofa(rng: Random) -> Made:
-    """Cushions between two arms in front of a back, perhaps with a long seat at one side."""
+def sofa(rng: Random) -> LabelledMesh:
+    """Build cushions between two arms in front of a back, perhaps with a long seat at one side."""
     seats, wide = int(rng.integers(2, 4)), rng.uniform(0.55, 0.7)
     x, deep, seat = seats * wide / 2, rng.uniform(0.75, 0.95), rng.uniform(0.38, 0.46)
     arm, back, foot = rng.uniform(0.1, 0.22), rng.uniform(0.7, 0.9), rng.uniform(0.03, 0.14)
@@ -147,8 +147,8 @@ def sofa(rng: Random) -> Made:
     return join(*parts), "C1"
 
 
-def stool(rng: Random) -> Made:
-    """A seat without a back: round, square or long, on legs or on a column."""
+def stool(rng: Random) -> LabelledMesh:
+    """Build a seat without a back: round, square or long, on legs or on a column."""
     radius, height, thick = rng.uniform(0.15, 0.22), rng.uniform(0.4, 0.8), rng.uniform(0.03, 0.09)
     under = height - thick
     if chance(rng, 0.35):
@@ -168,8 +168,8 @@ def stool(rng: Random) -> Made:
 _RING = np.array([(1.0, 0.0), (0.0, 1.0), (-1.0, 0.0), (0.0, -1.0), (1.0, 0.0)])
 
 
-def _angular_stool(rng: Random, radius: float, under: float, thick: float) -> Made:
-    """Square (a quarter turn) or long (half a turn), with rails between the legs."""
+def _angular_stool(rng: Random, radius: float, under: float, thick: float) -> LabelledMesh:
+    """Build a square (a quarter turn) or long (half a turn) stool, with rails between the legs."""
     long = one_of(rng, 1.0, rng.uniform(1.25, 1.7))
     x, bar = long * radius, rng.uniform(0.2, 0.5) * under
     seat = loft(stack(oval(x, radius, one_of(rng, 0.0, 0.3), n=32), [(1, under), (1, under + thick)]))
@@ -181,8 +181,8 @@ def _angular_stool(rng: Random, radius: float, under: float, thick: float) -> Ma
     return join(seat, legs, rails), "C4" if long == 1.0 else "C2"
 
 
-def bed(rng: Random) -> Made:
-    """A mattress with pillows in a frame with a headboard, or two of them above each other."""
+def bed(rng: Random) -> LabelledMesh:
+    """Build a mattress with pillows in a frame with a headboard, or two of them above each other."""
     x, y, low = rng.uniform(0.45, 0.95), rng.uniform(0.95, 1.1), rng.uniform(0.15, 0.35)
     parts = [_berth(rng, x, y, low), corner_legs(rng, x - 0.05, y - 0.05, low, rng.uniform(0.06, 0.1))]
     if x < 0.6 and chance(rng, 0.7):
@@ -197,7 +197,7 @@ def bed(rng: Random) -> Made:
 
 
 def _berth(rng: Random, x: float, y: float, low: float) -> Mesh:
-    """A frame, a mattress and one or two pillows at the head (+y), above z = low."""
+    """Build a frame, a mattress and one or two pillows at the head (+y), above z = low."""
     frame = box((-x, x), (-y, y), (low, low + 0.12))
     mattress = cushion((-x + 0.02, x - 0.02), (-y + 0.02, y - 0.02), (low + 0.1, low + rng.uniform(0.25, 0.36)))
     top = low + 0.25
@@ -206,7 +206,7 @@ def _berth(rng: Random, x: float, y: float, low: float) -> Mesh:
 
 
 def _bunk(rng: Random, x: float, y: float, low: float) -> list[Mesh]:
-    """An upper berth on four posts, with rails and a ladder."""
+    """Build an upper berth on four posts, with rails and a ladder."""
     upper = low + rng.uniform(0.8, 1.0)
     post = both_sides(both_sides(box((x - 0.03, x + 0.03), (y - 0.03, y + 0.03), (0, upper + 0.5)), 0), 1)
     rail = both_sides(box((x - 0.015, x + 0.015), (-0.4 * y, y), (upper + 0.4, upper + 0.48)))

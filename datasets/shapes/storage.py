@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from datasets.shapes.kit import (
+from datasets.shapes.primitives import (
     Array,
-    Made,
+    LabelledMesh,
     Mesh,
     Random,
     Span,
@@ -32,8 +32,8 @@ from datasets.shapes.kit import (
 from datasets.shapes.seating import star
 
 
-def table(rng: Random) -> Made:
-    """A top, long, square, round or oval, on corner legs, a pedestal, three legs or two trestles."""
+def table(rng: Random) -> LabelledMesh:
+    """Build a top, long, square, round or oval, on corner legs, a pedestal, three legs or two trestles."""
     long = rng.uniform(0.4, 1.0)
     return one_of(rng, _long_table, _long_table, _square_table, _round_table)(rng, long, rng.uniform(0.4, 0.8))
 
@@ -42,8 +42,8 @@ def _top(outline: Array, height: float, thick: float) -> Mesh:
     return prism(outline, height - thick, height)
 
 
-def _long_table(rng: Random, long: float, height: float) -> Made:
-    """Twice as symmetric as a chair: half a turn about z."""
+def _long_table(rng: Random, long: float, height: float) -> LabelledMesh:
+    """Build a long table, symmetric under half a turn about z."""
     wide, thick = long * rng.uniform(0.4, 0.75), rng.uniform(0.02, 0.06)
     top = _top(oval(long, wide, one_of(rng, 0.0, 0.3, 1.0)), height, thick)
     inset, under = rng.uniform(0.6, 0.9), height - thick
@@ -56,7 +56,7 @@ def _long_table(rng: Random, long: float, height: float) -> Made:
 
 
 def _braces(rng: Random, x: float, y: float, under: float) -> list[Mesh]:
-    """Perhaps an apron under the top and a shelf near the floor, between legs at (+-x, +-y)."""
+    """Build an optional apron under the top and an optional shelf near the floor, between legs at (+-x, +-y)."""
     parts: list[Mesh] = []
     if chance(rng, 0.5):
         low = under - rng.uniform(0.05, 0.12)
@@ -68,8 +68,8 @@ def _braces(rng: Random, x: float, y: float, under: float) -> list[Mesh]:
     return parts
 
 
-def _square_table(rng: Random, long: float, height: float) -> Made:
-    """A quarter turn maps it onto itself."""
+def _square_table(rng: Random, long: float, height: float) -> LabelledMesh:
+    """Build a square table, symmetric under a quarter turn."""
     half, thick = 0.7 * long, rng.uniform(0.02, 0.06)
     top = _top(oval(half, half, one_of(rng, 0.0, 0.3)), height, thick)
     if chance(rng, 0.3):
@@ -80,8 +80,8 @@ def _square_table(rng: Random, long: float, height: float) -> Made:
     return join(top, legs, *_braces(rng, inset, inset, height - thick)), "C4"
 
 
-def _round_table(rng: Random, long: float, height: float) -> Made:
-    """A pedestal keeps the round top's symmetry; legs leave a turn by one leg."""
+def _round_table(rng: Random, long: float, height: float) -> LabelledMesh:
+    """Build a round table; a pedestal keeps the top's symmetry, and legs leave that of a turn by one leg."""
     radius, thick = 0.75 * long, rng.uniform(0.02, 0.06)
     top = disc(radius, height - thick, height)
     column = rng.uniform(0.03, 0.08)
@@ -96,8 +96,8 @@ def _round_table(rng: Random, long: float, height: float) -> Made:
     return join(top, post, around(star(1, 0.7 * radius, 0.15), feet)), f"C{feet}"
 
 
-def bookshelf(rng: Random) -> Made:
-    """Boards across an upright case in one or more columns, open or with a back, empty or with books."""
+def bookshelf(rng: Random) -> LabelledMesh:
+    """Build boards across an upright case in one or more columns, open or with a back, empty or with books."""
     x, y, z = rng.uniform(0.3, 0.7), rng.uniform(0.12, 0.2), rng.uniform(0.7, 1.1)
     rows, across, thick = int(rng.integers(3, 7)), int(rng.integers(1, 4)), rng.uniform(0.02, 0.04)
     levels = np.linspace(-z, z - thick, rows + 1)
@@ -118,7 +118,7 @@ def bookshelf(rng: Random) -> Made:
 
 
 def _books(rng: Random, x: float, y: float, floors: Array, room: float) -> Mesh:
-    """Rows of upright books of random thickness, height and depth; each row fills a random stretch of its board."""
+    """Build rows of upright books of random thickness, height and depth; each row fills a random stretch of its board."""
     n = int(rng.integers(4, 10))
     floor = np.repeat(floors[:-1], n)
     thick = rng.uniform(0.02, 0.06, (len(floors) - 1, n))
@@ -131,8 +131,8 @@ def _books(rng: Random, x: float, y: float, floors: Array, room: float) -> Mesh:
     return boxes(columns(left.ravel(), deep, floor), columns(right.ravel(), y, floor + tall))
 
 
-def desk(rng: Random) -> Made:
-    """A top over drawers or legs, with a panel behind the knees, perhaps with a shelf on top or an angled wing."""
+def desk(rng: Random) -> LabelledMesh:
+    """Build a top over drawers or legs, with a panel behind the knees, perhaps with a shelf on top or an angled wing."""
     x, y, height = rng.uniform(0.6, 0.9), rng.uniform(0.3, 0.42), rng.uniform(0.68, 0.78)
     under = height - rng.uniform(0.025, 0.05)
     parts = [box((-x, x), (-y, y), (under, height))]
@@ -159,7 +159,7 @@ def desk(rng: Random) -> Made:
 
 
 def drawers(x: Span, z: Span, front: float, rows: int, across: int, handle: str) -> Mesh:
-    """A grid of drawer fronts that stand 0.02 out of the plane y = front, each with a handle "knob", "bar" or "none"."""
+    """Build a grid of drawer fronts that stand 0.02 out of the plane y = front, each with a handle "knob", "bar" or "none"."""
     wide, high = (x[1] - x[0]) / across, (z[1] - z[0]) / rows
     cx = np.tile(x[0] + wide * (np.arange(across) + 0.5), rows)
     cz = np.repeat(z[0] + high * (np.arange(rows) + 0.5), across)
@@ -176,14 +176,14 @@ def drawers(x: Span, z: Span, front: float, rows: int, across: int, handle: str)
 
 
 def _stand(rng: Random, x: float, y: float, high: float) -> Mesh:
-    """What carries a case from z = -high up to 0: legs or a plinth."""
+    """Build legs or a plinth that carry a case, from z = -high up to 0."""
     if chance(rng, 0.5):
         return box((-0.95 * x, 0.95 * x), (-0.85 * y, 0.95 * y), (-high, 0))
     return move(corner_legs(rng, 0.88 * x, 0.85 * y, high, 0.06), z=-high)
 
 
-def dresser(rng: Random) -> Made:
-    """Rows of drawers. A bare case is symmetric under half a turn about its front's normal; feet or a top end that."""
+def dresser(rng: Random) -> LabelledMesh:
+    """Build rows of drawers. A bare case is symmetric under half a turn about its front's normal; feet or a top end that."""
     x, y, z = rng.uniform(0.45, 0.8), rng.uniform(0.22, 0.3), rng.uniform(0.6, 1.0)
     rows, across = int(rng.integers(3, 6)), int(rng.integers(1, 4))
     case = box((-x, x), (-y, y), (0, z))
@@ -199,8 +199,8 @@ def dresser(rng: Random) -> Made:
     return join(*parts), "C1"
 
 
-def night_stand(rng: Random) -> Made:
-    """A small case with one to three drawers, often above an open shelf, on feet."""
+def night_stand(rng: Random) -> LabelledMesh:
+    """Build a small case with one to three drawers, often above an open shelf, on feet."""
     x, y, z = rng.uniform(0.2, 0.32), rng.uniform(0.18, 0.26), rng.uniform(0.3, 0.5)
     low, thick = one_of(rng, 0.0, 0.4 * z, 0.5 * z), 0.025
     fronts = drawers((-x + 0.01, x - 0.01), (low + 0.01, z - 0.01), -y, int(rng.integers(1, 4)) if low == 0 else 1, 1,
@@ -213,8 +213,8 @@ def night_stand(rng: Random) -> Made:
     return join(*parts), "C1"
 
 
-def wardrobe(rng: Random) -> Made:
-    """A tall case with doors. Without feet, and with handles at mid height or none, half a turn about y maps it onto itself."""
+def wardrobe(rng: Random) -> LabelledMesh:
+    """Build a tall case with doors. Without feet, and with handles at mid height or none, half a turn about y is a symmetry."""
     x, y, z = rng.uniform(0.4, 0.9), rng.uniform(0.26, 0.34), rng.uniform(0.85, 1.1)
     doors = 2 * int(rng.integers(1, 3)) if x > 0.6 else 2
     case = join(
@@ -240,8 +240,8 @@ def wardrobe(rng: Random) -> Made:
     return join(*parts), "C1"
 
 
-def tv_stand(rng: Random) -> Made:
-    """A long low case: open boards (symmetric like a box), boards on posts, or doors and a shelf on feet."""
+def tv_stand(rng: Random) -> LabelledMesh:
+    """Build a long low case: open boards (symmetric like a box), boards on posts, or doors and a shelf on feet."""
     x, y, z = rng.uniform(0.6, 1.0), rng.uniform(0.2, 0.28), rng.uniform(0.18, 0.3)
     thick, style = rng.uniform(0.02, 0.04), rng.integers(4)
     levels = np.array([-z, -thick / 2, z - thick])
@@ -270,8 +270,8 @@ def tv_stand(rng: Random) -> Made:
     return join(*parts), "C1"
 
 
-def glass_box(rng: Random) -> Made:
-    """Thin panes: closed like a box, open on top, or a show case on a foot; long, square, or a cube."""
+def glass_box(rng: Random) -> LabelledMesh:
+    """Build thin panes: closed like a box, open on top, or a show case on a foot; long, square, or a cube."""
     x, t = rng.uniform(0.3, 0.6), rng.uniform(0.01, 0.025)
     kind = one_of(rng, "long", "long", "square", "cube")
     y = x if kind != "long" else x * rng.uniform(0.45, 0.8)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from datasets.shapes.kit import (
+from datasets.shapes.primitives import (
     Array,
-    Made,
+    LabelledMesh,
     Mesh,
     Random,
     both_sides,
@@ -26,18 +26,18 @@ from datasets.shapes.kit import (
 )
 
 
-def airplane(rng: Random) -> Made:
-    """An airliner, a jet fighter, or a propeller plane; the nose points to -y."""
+def airplane(rng: Random) -> LabelledMesh:
+    """Build an airliner, a jet fighter, or a propeller plane; the nose points to -y."""
     return one_of(rng, _airliner, _airliner, _fighter, _propeller_plane)(rng), "C1"
 
 
 def _fuselage(profile: Array) -> Mesh:
-    """A body of revolution about y from rows (radius, y)."""
+    """Build a body of revolution about y from rows (radius, y)."""
     return turn(revolve(profile, 20), "x", -np.pi / 2)
 
 
 def wing(root: tuple[float, float], tip: tuple[float, float], span: float, rise: float, thick: float) -> Mesh:
-    """Both halves of a wing. `root` and `tip` are (front, back) along y; `span` is half the width, thickness at the root."""
+    """Build a pair of wings. `root` and `tip` are (front, back) along y; `span` is half the width, thickness at the root."""
     section = oval(1.0, 1.0, n=12)
     ends = np.zeros((2, 12, 3))
     for row, ((front, back), x, z, t) in enumerate([(root, 0.0, 0.0, thick), (tip, span, rise, 0.4 * thick)]):
@@ -48,14 +48,14 @@ def wing(root: tuple[float, float], tip: tuple[float, float], span: float, rise:
 
 
 def fin(root: tuple[float, float], tip: tuple[float, float], height: float, thick: float) -> Mesh:
-    """An upright tail fin from z = 0."""
+    """Build an upright tail fin from z = 0."""
     rows = [(root, 0.0), (tip, height)]
     corners = [[[s * thick / 2, y, z] for s, y in ((-1, a), (1, a), (1, b), (-1, b))] for (a, b), z in rows]
     return loft(np.array(corners))
 
 
 def _tail(rng: Random, end: float, radius: float, scale: float) -> Mesh:
-    """A fin and a horizontal tail at the fuselage's end; the tail sits low or on top of the fin."""
+    """Build a fin and a horizontal tail at the fuselage's end; the tail sits low or on top of the fin."""
     high = rng.uniform(0.16, 0.26) * scale
     upright = move(fin((end - 0.24 * scale, end), (end - 0.06 * scale, end + 0.05 * scale), high, 0.02), z=0.5 * radius)
     flat = wing((end - 0.2 * scale, end), (end - 0.06 * scale, end + 0.03 * scale), 0.32 * scale, 0.02, 0.02)
@@ -110,12 +110,12 @@ def _propeller_plane(rng: Random) -> Mesh:
 
 
 def wheel(radius: float, width: float) -> Mesh:
-    """A closed wheel about the x axis at the origin."""
+    """Build a closed wheel about the x axis at the origin."""
     return turn(disc(radius, -width / 2, width / 2, 20), "y", np.pi / 2)
 
 
-def car(rng: Random) -> Made:
-    """A saloon, hatchback, van, pick-up or lorry on four wheels; the front is at -y."""
+def car(rng: Random) -> LabelledMesh:
+    """Build a saloon, hatchback, van, pick-up or lorry on four wheels; the front is at -y."""
     wide, long = rng.uniform(0.32, 0.4), rng.uniform(0.8, 1.05)
     radius = rng.uniform(0.12, 0.16)
     body = one_of(rng, _saloon, _saloon, _van, _pickup, _lorry)(rng, wide, long, radius)
@@ -127,7 +127,7 @@ def car(rng: Random) -> Made:
 
 
 def _shell(side: list[tuple[float, float, float]], wide: float, floor: float) -> Mesh:
-    """A body from cross sections along y, each row (y, height, width at the top as a share of the width)."""
+    """Build a body from cross sections along y, each row (y, height, width at the top as a share of the width)."""
     sections = np.empty((len(side), 24, 3))
     for row, (y, top, lean) in enumerate(side):
         ring = oval(1, 1, 0.35, n=24)
@@ -139,7 +139,7 @@ def _shell(side: list[tuple[float, float, float]], wide: float, floor: float) ->
 
 
 def _saloon(rng: Random, wide: float, long: float, radius: float) -> Mesh:
-    """A low hood and tail around a cabin with slanted windows; without a tail it is a hatchback."""
+    """Build a low hood and tail around a cabin with slanted windows; without a tail it is a hatchback."""
     belt = radius * rng.uniform(2.8, 3.3)
     roof, screen = belt + rng.uniform(0.18, 0.3), rng.uniform(-0.45, -0.3) * long
     back, tail = rng.uniform(0.3, 0.5) * long, rng.uniform(0.6, 0.95) * long
@@ -155,7 +155,7 @@ def _saloon(rng: Random, wide: float, long: float, radius: float) -> Mesh:
 
 
 def _van(rng: Random, wide: float, long: float, radius: float) -> Mesh:
-    """One tall box with a slanted front, short hood or none."""
+    """Build one tall box with a slanted front, short hood or none."""
     roof, hood = radius * rng.uniform(4.8, 6.5), radius * rng.uniform(2.8, 3.6)
     screen = rng.uniform(0.7, 0.95)
     side = [(-long, 0.85 * hood, 0.9), (-screen * long, hood, 0.95), (-(screen - 0.25) * long, roof, 0.85)]
@@ -163,7 +163,7 @@ def _van(rng: Random, wide: float, long: float, radius: float) -> Mesh:
 
 
 def _pickup(rng: Random, wide: float, long: float, radius: float) -> Mesh:
-    """A hood, a cabin, and an open bed with thin walls."""
+    """Build a hood, a cabin, and an open bed with thin walls."""
     belt, floor = radius * 3.2, 1.0 * radius
     roof, cut = belt + rng.uniform(0.2, 0.28), rng.uniform(0.05, 0.25) * long
     front = [(-long, 0.8 * belt, 0.9), (-0.9 * long, 0.92 * belt, 0.95), (cut, belt, 0.95)]
@@ -177,7 +177,7 @@ def _pickup(rng: Random, wide: float, long: float, radius: float) -> Mesh:
 
 
 def _lorry(rng: Random, wide: float, long: float, radius: float) -> Mesh:
-    """A cab in front of a load box."""
+    """Build a cab in front of a load box."""
     roof, cut = radius * rng.uniform(4.5, 5.5), rng.uniform(-0.55, -0.4) * long
     cab = [(-long, 0.6 * roof, 0.95), (-0.95 * long, 0.65 * roof, 0.95), (-0.85 * long, roof, 0.9), (cut, roof, 0.9)]
     load = box((-1.05 * wide, 1.05 * wide), (cut + 0.04, long), (1.6 * radius, roof * rng.uniform(1.0, 1.35)))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from common import portable
-from datasets.shapes.kit import (
+from datasets.shapes.living import flowers
+from datasets.shapes.primitives import (
     SIDES,
     Array,
-    Made,
+    LabelledMesh,
     Random,
     around,
     chance,
@@ -23,11 +24,10 @@ from datasets.shapes.kit import (
     stack,
     tube,
 )
-from datasets.shapes.living import flowers
 
 
-def bottle(rng: Random) -> Made:
-    """A body, a shoulder, a neck and a cap; round, square or flat, perhaps with a handle or a spray head."""
+def bottle(rng: Random) -> LabelledMesh:
+    """Build a body, a shoulder, a neck and a cap; round, square or flat, perhaps with a handle or a spray head."""
     radius, body, neck = rng.uniform(0.12, 0.3), rng.uniform(0.4, 0.8), rng.uniform(0.035, 0.07)
     shoulder = body + rng.uniform(0.05, 0.3)
     top = shoulder + rng.uniform(0.05, 0.3)
@@ -58,8 +58,8 @@ def bottle(rng: Random) -> Made:
     return join(revolve(side), cap), "Cinf"
 
 
-def bowl(rng: Random) -> Made:
-    """An open bowl with a foot: round, with flat sides, or softly square."""
+def bowl(rng: Random) -> LabelledMesh:
+    """Build an open bowl with a foot: round, with flat sides, or softly square."""
     rim, high, foot = rng.uniform(0.25, 0.5), rng.uniform(0.12, 0.32), rng.uniform(0.35, 0.6)
     curve = [(0.92 * foot * rim, 0.02), (rng.uniform(0.75, 1.05) * rim, rng.uniform(0.1, 0.4) * high), (rim, high)]
     side = hollow([(foot * rim, 0), (foot * rim, 0.02), *rounded(curve)], rng.uniform(0.015, 0.04))
@@ -72,8 +72,8 @@ def bowl(rng: Random) -> Made:
     return revolve(side), "Cinf"
 
 
-def cup(rng: Random) -> Made:
-    """A mug or a tea cup with a handle, a beaker without, a two-handled cup, or a goblet."""
+def cup(rng: Random) -> LabelledMesh:
+    """Build a mug or a tea cup with a handle, a beaker without, a two-handled cup, or a goblet."""
     rim, high = rng.uniform(0.28, 0.42), rng.uniform(0.5, 0.95)
     if chance(rng, 0.2):
         stem, foot = rng.uniform(0.3, 0.7), rng.uniform(0.6, 0.95) * rim
@@ -98,8 +98,8 @@ def cup(rng: Random) -> Made:
     return join(mug, handle), "C1"
 
 
-def vase(rng: Random) -> Made:
-    """A tall vessel with a free profile: round, fluted, twisted, square, or with two handles."""
+def vase(rng: Random) -> LabelledMesh:
+    """Build a tall vessel with a free profile: round, fluted, twisted, square, or with two handles."""
     high, rim = rng.uniform(0.7, 1.2), rng.uniform(0.1, 0.22)
     belly, neck = rng.uniform(0.2, 0.38), rng.uniform(0.07, 0.16)
     at = np.array([0, 0.15, rng.uniform(0.35, 0.55), 0.8, 1]) * high
@@ -127,15 +127,15 @@ def vase(rng: Random) -> Made:
 
 
 def _twisted(sections: Array, rate: float) -> Array:
-    """Sections (m, n, 3) each turned about z in proportion to its height."""
+    """Build sections (m, n, 3) each turned about z in proportion to its height."""
     angle = rate * sections[:, :1, 2]
     s, c = portable.sin_cos(angle)
     x, y = sections[..., 0], sections[..., 1]
     return np.stack([c * x - s * y, s * x + c * y, sections[..., 2]], axis=-1)
 
 
-def flower_pot(rng: Random) -> Made:
-    """A pot with a rim, empty or with flowers: round, square, or a long window box."""
+def flower_pot(rng: Random) -> LabelledMesh:
+    """Build a pot with a rim, empty or with flowers: round, square, or a long window box."""
     rim, high = rng.uniform(0.2, 0.3), rng.uniform(0.25, 0.45)
     base, lip = rng.uniform(0.6, 0.85) * rim, rng.uniform(0.04, 0.1)
     side = hollow([(base, 0), (0.93 * rim, high - lip), (rim, high - lip), (1.03 * rim, high)], 0.025)
@@ -151,8 +151,8 @@ def flower_pot(rng: Random) -> Made:
     return join(*parts, flowers(rng, (wide[0], wide[1]), high - 0.05, rng.uniform(0.2, 0.5))), "C1"
 
 
-def cone(rng: Random) -> Made:
-    """A traffic cone on a square or round foot, perhaps with raised bands, or a bare cone, whole or cut off."""
+def cone(rng: Random) -> LabelledMesh:
+    """Build a traffic cone on a square or round foot, perhaps with raised bands, or a bare cone, whole or cut off."""
     radius, high = rng.uniform(0.16, 0.36), rng.uniform(0.5, 0.9)
     tip = one_of(rng, 0.0, rng.uniform(0.08, 0.3)) * radius
     body = [revolve([(0, 0), (radius, 0), (tip, high), (0, high)])]

@@ -1,1 +1,1 @@
-"""Torch building blocks of the learned methods: pure functions for mathematics, small modules for networks."""
+"""Networks of the learned methods, and their building blocks in torch."""

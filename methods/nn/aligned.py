@@ -1,4 +1,4 @@
-"""DeepGMR's network on coordinates, after the principal axes have brought source and target near each other."""
+"""DeepGMR's network on coordinates of clouds that principal axes have pre-aligned."""
 
 from __future__ import annotations
 
@@ -6,40 +6,51 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from methods._principal import Candidates, candidates
+from methods.geometry.principal_axes import Candidates, candidates
 from methods.nn.gmr import GmrConfig, GmrNet
 
 SHARE = 0.8
-_CHECKED = 100
-"""Points that judge an alignment in training; more are not worth their time there."""
+"""Share of the points, the nearest, whose mean distance ranks the alignments."""
+_TRAINING_POINTS = 100
+"""Source points that rank the alignments in training; more cost too much time there."""
 
 
 class AlignedNet(GmrNet):
-    """`GmrNet` whose input is the clouds' coordinates along the source's principal axes.
+    """`GmrNet` on the clouds' coordinates along the source's principal axes.
 
-    Features no rotation changes give symmetric parts the same assignment, and their Gaussians' means then meet on the axis of
-    symmetry, which leaves the pose open. Coordinates tell such parts apart. The target is brought near by the best alignment
-    of principal axes first; what is left, the network has to turn.
+    Rotation-invariant features give symmetric parts the same assignment; the means of their Gaussians then meet on the axis of
+    symmetry, which leaves the pose undetermined. Coordinates distinguish such parts. The best alignment of principal axes is
+    applied to the target first; the network estimates the remaining pose.
     """
 
     def __init__(self, config: GmrConfig) -> None:
         if config.features != "xyz":
-            raise ValueError("features must be xyz: the network sees coordinates")
+            raise ValueError("features must be xyz: the network's input is coordinates")
         super().__init__(config)
 
     def prepare(self, source: Tensor, target: Tensor) -> Tensor:
-        """Coordinates (2B, N, 3) of sources and targets (B, N, 3), each pair in its source's principal frame."""
+        """See `Network.prepare`: coordinates (2B, N, 3), each pair in its source's principal frame."""
         sources, targets = (x - x.mean(dim=1, keepdim=True) for x in (source, target))
-        pairs = [
-            candidates(s.astype(np.float64), t.astype(np.float64), SHARE, _CHECKED)
+        alignments = [
+            candidates(s.astype(np.float64), t.astype(np.float64), SHARE, _TRAINING_POINTS)
             for s, t in zip(sources.cpu().numpy(), targets.cpu().numpy(), strict=True)
         ]
-        seen = [in_frame(s, t, found, 1) for s, t, found in zip(sources, targets, pairs, strict=True)]
-        return torch.cat([torch.stack([s for s, _ in seen]), torch.cat([t for _, t in seen])])
+        pairs = [in_principal_frame(s, t, a, 1) for s, t, a in zip(sources, targets, alignments, strict=True)]
+        return torch.cat([torch.stack([s for s, _ in pairs]), torch.cat([t for _, t in pairs])])
 
 
-def in_frame(source: Tensor, target: Tensor, found: Candidates, count: int) -> tuple[Tensor, Tensor]:
-    """The centred source (N, 3) along its axes, and the centred target (count, M, 3) there under the first alignments."""
-    axes = torch.as_tensor(found.axes, dtype=source.dtype, device=source.device)
-    turns = torch.as_tensor(found.rotations[:count], dtype=source.dtype, device=source.device)
-    return source @ axes, target @ (turns @ axes)
+def in_principal_frame(source: Tensor, target: Tensor, alignments: Candidates, count: int) -> tuple[Tensor, Tensor]:
+    """Express a centred pair in the source's principal frame, the target under each of the first alignments.
+
+    Args:
+        source: (N, 3).
+        target: (M, 3).
+        alignments: of the pair, the best first.
+        count: number of alignments to use.
+
+    Returns:
+        The source (N, 3) and the target (count, M, 3).
+    """
+    axes = torch.as_tensor(alignments.axes, dtype=source.dtype, device=source.device)
+    rotations = torch.as_tensor(alignments.rotations[:count], dtype=source.dtype, device=source.device)
+    return source @ axes, target @ (rotations @ axes)

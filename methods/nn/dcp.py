@@ -1,9 +1,9 @@
-"""The network of DCP-v2 (Wang and Solomon 2019): features in view of each other, a soft pointer for each point, a pose."""
+"""Network of DCP-v2 (Wang and Solomon 2019): features conditioned on both clouds, soft matches, and a pose."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
@@ -12,14 +12,14 @@ from methods.nn.matching import Embedding, centred, motion_loss, pose_of_matches
 
 @dataclass(frozen=True)
 class DcpConfig:
-    """The network's sizes; the defaults are the paper's.
+    """Sizes of the network; the defaults are the paper's.
 
     Attributes:
-        k: nearest points of a point, itself among them.
+        k: nearest points of a point, including itself.
         widths: of DGCNN's edge convolutions.
-        features: numbers a point that are matched; the Transformer's width.
-        heads: of its attentions.
-        inner: width of its point-wise layers.
+        features: numbers per point that are matched; the Transformer's width.
+        heads: of the attentions.
+        inner: width of the Transformer's point-wise layers.
     """
 
     k: int = 20
@@ -30,7 +30,7 @@ class DcpConfig:
 
     @property
     def least_points(self) -> int:
-        """The fewest points a cloud may have: a pose needs three, k nearest need k."""
+        """Minimum number of points of a cloud: 3 for a pose, k for the k nearest."""
         return max(3, self.k)
 
 
@@ -41,7 +41,9 @@ class Estimate(NamedTuple):
 
 
 class DcpNet(nn.Module):
-    """Each source point's match is the average of the target, weighted by softmax(Φx Φyᵀ / √F); the pose is Kabsch's."""
+    """DCP: match each source point to the average of the target weighted by softmax(Φx Φyᵀ / √F); fit the pose by SVD."""
+
+    config_type: ClassVar[type] = DcpConfig
 
     def __init__(self, config: DcpConfig) -> None:
         super().__init__()
@@ -49,14 +51,14 @@ class DcpNet(nn.Module):
         self.embedding = Embedding(config)
 
     def prepare(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Neighbours of clouds (B, N, 3) and (B, M, 3)."""
+        """See `Network.prepare`: neighbours of both clouds."""
         return self.embedding.prepare(source, target)
 
     def estimate(self, prepared: tuple[Tensor, Tensor], source: Tensor, target: Tensor) -> Estimate:
-        """The pose of each pair."""
+        """See `Network.estimate`."""
         x, y = self.embedding(prepared, centred(source), centred(target))
         return Estimate(pose_of_matches(scores_of(x, y).softmax(dim=-1), source, target))
 
     def loss(self, estimate: Estimate, T_true: Tensor) -> Tensor:
-        """‖RᵀR* - I‖² + ‖t - t*‖² against T_target_source (B, 4, 4)."""
+        """See `Network.loss`: ‖RᵀR* - I‖² + ‖t - t*‖²."""
         return motion_loss(estimate.T, T_true)

@@ -1,4 +1,4 @@
-"""DGCNN (Wang et al. 2019): point features from neighbourhoods, with no tensor of edges larger than the features need."""
+"""DGCNN (Wang et al. 2019): point features from neighbourhoods, without a tensor of all edges."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from torch import Tensor, nn
 
 
 def nearest(points: Tensor, k: int) -> Tensor:
-    """Indices (B, N, k) of the k nearest points of each point (B, N, 3), nearest first, itself among them.
+    """Return the indices (B, N, k) of the k nearest points of each point (B, N, 3), nearest first, including itself.
 
-    On the CPU a k-d tree, else all distances.
+    Uses a k-d tree on the CPU, else all distances.
     """
     if points.device.type != "cpu":
         return torch.cdist(points, points).topk(k, largest=False).indices
     from scipy.spatial import cKDTree
 
     clouds = points.detach().numpy()
-    found = [np.reshape(cKDTree(cloud, balanced_tree=False).query(cloud, k)[1], (-1, k)) for cloud in clouds]
-    return torch.from_numpy(np.stack(found))
+    neighbours = [np.reshape(cKDTree(cloud, balanced_tree=False).query(cloud, k)[1], (-1, k)) for cloud in clouds]
+    return torch.from_numpy(np.stack(neighbours))
 
 
 def rows_of(index: Tensor) -> Tensor:
-    """Neighbours (B, N, k) as rows (k, B · N) of all clouds' points below each other."""
+    """Convert neighbours (B, N, k) to rows (k, B · N) of the concatenated clouds."""
     first = torch.arange(len(index), device=index.device) * index.shape[1]
     return (index + first[:, None, None]).flatten(0, 1).T.contiguous()
 
 
-class _LargestOf(torch.autograd.Function):
-    """Of features (P, C) and rows (k, P): the largest (P, C) over each point's k rows, neighbour after neighbour.
+class _NeighbourMax(torch.autograd.Function):
+    """Maximum (P, C) of features (P, C) over each point's k rows (k, P), neighbour by neighbour.
 
-    On the CPU an eighth of `embedding_bag`'s time, 60 % with its gradient, and nothing is as large as the edges. Of tied
-    neighbours the last has the gradient.
+    On the CPU it takes an eighth of the time of `embedding_bag`, 60 % with the gradient, and no tensor of all edges. The last of
+    tied neighbours receives the gradient.
     """
 
     @staticmethod
@@ -57,10 +57,10 @@ class _LargestOf(torch.autograd.Function):
 
 
 class EdgeConv(nn.Module):
-    """The maximum over neighbours j of φ x_i + θ (x_j - x_i), then batch norm and ReLU: (P, inputs) to (P, outputs).
+    """Maximum over neighbours j of φ x_i + θ (x_j - x_i), then batch norm and ReLU: (P, inputs) to (P, outputs).
 
-    As θ is linear the maximum is taken of θ x_j, which needs a product a point, not one an edge. The norm therefore comes
-    after the maximum; before it, the same function could be written wherever the norm's scale is positive.
+    Because θ is linear, the maximum is taken of θ x_j, which needs one product per point instead of one per edge. So the norm
+    follows the maximum; this equals a norm before it wherever the norm's scale is positive.
     """
 
     def __init__(self, inputs: int, outputs: int, precise: bool = False) -> None:
@@ -71,23 +71,23 @@ class EdgeConv(nn.Module):
         self.precise = precise
 
     def forward(self, points: Tensor, rows: Tensor) -> Tensor:
-        """Features (P, outputs) of points (P, inputs) whose neighbours are rows (k, P)."""
+        """Compute features (P, outputs) of points (P, inputs) with neighbours in rows (k, P)."""
         with torch.autocast(
             points.device.type, enabled=torch.is_autocast_enabled(points.device.type) and not self.precise
         ):
             edge = self.edge(points)
-            largest: Tensor = _LargestOf.apply(edge, rows)  # type: ignore[no-untyped-call]
+            largest: Tensor = _NeighbourMax.apply(edge, rows)  # type: ignore[no-untyped-call]
             return torch.relu_(self.norm(self.centre(points) + (largest - edge)))
 
 
 class Dgcnn(nn.Module):
-    """Features of points from edge convolutions one after another, and a layer on all of them together.
+    """Point features from a sequence of edge convolutions, and a layer on their concatenation.
 
-    Neighbours are those in space, found once. The first layer works in float32: differences of coordinates need its digits.
+    Neighbours are those in space, computed once. The first layer uses float32, which differences of coordinates need.
 
     Args:
         widths: of the edge convolutions.
-        outputs: features a point.
+        outputs: features per point.
     """
 
     def __init__(self, widths: Sequence[int], outputs: int) -> None:
@@ -98,11 +98,11 @@ class Dgcnn(nn.Module):
         self.norm = nn.BatchNorm1d(outputs)
 
     def forward(self, points: Tensor, index: Tensor) -> Tensor:
-        """Features (B, N, outputs) of points (B, N, 3) with neighbours (B, N, k)."""
+        """Compute features (B, N, outputs) of points (B, N, 3) with neighbours (B, N, k)."""
         rows, x = rows_of(index), points.flatten(0, 1)
         levels = []
         for layer in self.layers:
             x = layer(x, rows)
             levels.append(x)
-        together = self.norm(self.last(torch.cat(levels, dim=1)))
-        return torch.relu(together).view(*points.shape[:2], -1)
+        features = self.norm(self.last(torch.cat(levels, dim=1)))
+        return torch.relu(features).view(*points.shape[:2], -1)

@@ -1,4 +1,7 @@
-"""The two parameter-free blocks of DeepGMR: M_Θ (mixture from soft assignments) and M_T (pose between two mixtures)."""
+"""DeepGMR's compute blocks: M_Θ (mixture of soft assignments, Sec. 4.2) and M_T (pose between mixtures, Sec. 4.3).
+
+Section and equation numbers are those of Yuan et al. 2020.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ import torch
 from torch import Tensor
 
 CENTRINGS = ("exact", "printed")
+"""Ways to centre the means, see `align`."""
 _EPSILON = 1e-6
+"""Lower bound of divisors."""
 
 
 class Mixture(NamedTuple):
@@ -20,10 +25,16 @@ class Mixture(NamedTuple):
 
 
 def mixture(gamma: Tensor, points: Tensor) -> Mixture:
-    """M_Θ: the mixture of soft assignments gamma (B, N, J), rows summing to 1, and points (B, N, 3).
+    """Compute block M_Θ, Eqs. 7 to 9: the mixture of soft assignments and points.
 
-    The isotropic variance is the trace over 3 of the weighted scatter, by moments about the centroid: give float64.
-    An empty component has weight 0 and lies at the centroid.
+    The isotropic variance is a third of the trace of the weighted scatter. Moments are about the centroid.
+
+    Args:
+        gamma: (B, N, J), rows summing to 1, in float64 for accurate variances.
+        points: (B, N, 3).
+
+    Returns:
+        The mixtures; an empty component has weight 0 and its mean at the centroid.
     """
     centroid = points.mean(dim=1, keepdim=True)
     centred = points - centroid
@@ -36,10 +47,14 @@ def mixture(gamma: Tensor, points: Tensor) -> Mixture:
 
 
 def align(source: Mixture, target: Mixture, centring: str = "exact") -> Tensor:
-    """M_T: the pose T_target_source (B, 4, 4) that minimises Σ π̂/σ² ‖T(μ̂) - μ‖² (Eq. 17 of the paper).
+    """Compute block M_T: the pose T_target_source (B, 4, 4) that minimises Σ π̂/σ² ‖T(μ̂) - μ‖² (Eq. 17).
 
-    `exact` centres both sets of means by π̂/σ², as the minimiser does; `printed` by π̂ as the paper's supplement prints.
-    The printed rotation is the inverse (of the two conventions it mixes); here R = U diag(1, 1, det UVᵀ) Vᵀ.
+    The rotation printed in the paper's supplement is the inverse, from mixed conventions; here R = U diag(1, 1, det UVᵀ) Vᵀ.
+
+    Args:
+        source: mixtures (π̂, μ̂, σ̂²).
+        target: mixtures (π, μ, σ²).
+        centring: "exact" centres both sets of means by π̂/σ², like the minimiser; "printed" by π̂, like the supplement.
     """
     weight = source.pi / target.sigma2.clamp_min(_EPSILON)
     weight = weight / weight.sum(dim=1, keepdim=True)
@@ -48,9 +63,15 @@ def align(source: Mixture, target: Mixture, centring: str = "exact") -> Tensor:
 
 
 def kabsch(source: Tensor, target: Tensor, weight: Tensor, share: Tensor) -> Tensor:
-    """The rigid pose (B, 4, 4) of points (B, J, 3) onto points (B, J, 3): rotation by `weight` (B, J), centres by `share`.
+    """Compute the rigid pose (B, 4, 4) of points (B, J, 3) to points (B, J, 3) by weighted SVD.
 
     With `share` = `weight`, summing to 1, it is the exact minimiser of Σ weight ‖T(source) - target‖².
+
+    Args:
+        source: (B, J, 3).
+        target: (B, J, 3).
+        weight: (B, J), of the pairs in the rotation.
+        share: (B, J), of the points in the centres, summing to 1.
     """
     centre_s, centre_t = (torch.einsum("bj,bjc->bc", share, x) for x in (source, target))
     M = torch.einsum("bj,bjr,bjc->brc", weight, target - centre_t[:, None], source - centre_s[:, None])
@@ -61,17 +82,17 @@ def kabsch(source: Tensor, target: Tensor, weight: Tensor, share: Tensor) -> Ten
 
 
 def rotation_of(M: Tensor) -> Tensor:
-    """The rotation (B, 3, 3) nearest to M (B, 3, 3), that is the maximiser of tr(RᵀM) over SO(3).
+    """Return the rotation (B, 3, 3) nearest to M (B, 3, 3): the maximiser of tr(RᵀM) over SO(3).
 
-    Its gradient is that of the polar factor: it is finite where singular values meet, unlike autograd's through the SVD,
-    and has no part in directions in which the rotation itself is ambiguous.
+    Its gradient is that of the polar factor: finite where singular values are equal, unlike autograd's through the SVD,
+    and zero in directions in which the rotation is ambiguous.
     """
-    found: Tensor = _NearestRotation.apply(M)  # type: ignore[no-untyped-call]
-    return found
+    R: Tensor = _NearestRotation.apply(M)  # type: ignore[no-untyped-call]
+    return R
 
 
 class _NearestRotation(torch.autograd.Function):
-    """M = U S Vᵀ to R = U diag(1, 1, d) Vᵀ, with d = det(U Vᵀ).
+    """Map M = U S Vᵀ to R = U diag(1, 1, d) Vᵀ, with d = det(U Vᵀ).
 
     M = R P with P symmetric, of eigenvalues p = S diag(1, 1, d) in the basis V. Differentiating, with Ω = Rᵀ dR
     antisymmetric: Rᵀ dM - dMᵀ R = Ω P + P Ω, so in that basis Ω_ij = A_ij / (p_i + p_j). Only p_i + p_j = 0 is singular.
@@ -97,15 +118,15 @@ class _NearestRotation(torch.autograd.Function):
 
 
 def pose_loss(T: Tensor, T_back: Tensor, T_true: Tensor) -> Tensor:
-    """‖T T*⁻¹ - I‖² + ‖T̂ T* - I‖², (B, G): of poses (B, 4, 4), T source to target and T̂ back, for truths (B, G, 4, 4)."""
+    """Compute ‖T T*⁻¹ - I‖² + ‖T̂ T* - I‖² (Eq. 18) of both poses (B, 4, 4) and each true pose (B, G, 4, 4): (B, G)."""
     eye = torch.eye(4, dtype=T.dtype, device=T.device)
-    there = T[:, None] @ torch.linalg.inv(T_true) - eye
+    forward = T[:, None] @ torch.linalg.inv(T_true) - eye
     back = T_back[:, None] @ T_true - eye
-    return (there.square() + back.square()).sum(dim=(2, 3))
+    return (forward.square() + back.square()).sum(dim=(2, 3))
 
 
 def point_loss(T: Tensor, T_true: Tensor, points: Tensor) -> Tensor:
-    """sqrt(mean ‖T p - T* p‖²) (B, G) over points (B, N, 3), for poses (B, 4, 4) and truths (B, G, 4, 4)."""
-    apart = (T[:, None] - T_true)[:, :, :3]
-    moved = points.to(T.dtype)[:, None] @ apart[..., :3].transpose(2, 3) + apart[:, :, None, :, 3]
+    """Compute sqrt(mean ‖T p - T* p‖²) over points (B, N, 3) of poses (B, 4, 4) and each true pose (B, G, 4, 4): (B, G)."""
+    difference = (T[:, None] - T_true)[:, :, :3]
+    moved = points.to(T.dtype)[:, None] @ difference[..., :3].transpose(2, 3) + difference[:, :, None, :, 3]
     return moved.square().sum(dim=3).mean(dim=2).clamp_min(_EPSILON**2).sqrt()

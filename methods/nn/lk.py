@@ -1,11 +1,11 @@
-"""The network of PointNetLK (Aoki et al. 2019): Lucas-Kanade on a global feature of the cloud, inverse-compositional."""
+"""Network of PointNetLK (Aoki et al. 2019): inverse-compositional Lucas-Kanade on a global feature of the cloud."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,17 +14,19 @@ from methods.nn.matching import centred, moved
 from methods.nn.pointnet import max_pool
 
 Feature = Callable[[Tensor], Tensor]
+"""Function of clouds (B, N, 3) to global features (B, K)."""
 
 _DAMPING = 1e-6
-"""Of the mean curvature: keeps the step of a symmetric object finite, and moves no other."""
-_LONGEST = 1.0
-"""The longest twist of one step: radians and lengths of a unit object. From afar the linearisation promises the moon."""
+"""Damping relative to the mean curvature: keeps the step of a symmetric object finite without affecting others."""
+_MAX_TWIST = 1.0
+"""Maximum length of a step's twist, in radians and lengths of a unit object: the linearisation is invalid beyond."""
 _RESIDUAL = 1.0
+"""Weight of the features' residual in the loss."""
 
 
 @dataclass(frozen=True)
 class LkConfig:
-    """The network's sizes; the defaults are the paper's.
+    """Sizes of the network; the defaults are the paper's.
 
     Attributes:
         widths: of the point-wise layers; the last is the global feature's.
@@ -38,19 +40,21 @@ class LkConfig:
 
     @property
     def least_points(self) -> int:
-        """The fewest points a cloud may have."""
+        """Minimum number of points of a cloud."""
         return 3
 
 
 class Estimate(NamedTuple):
-    """T_target_source (B, 4, 4) float64, and the last difference (B, K) of the features."""
+    """T_target_source (B, 4, 4) float64, and the final residual (B, K) of the features."""
 
     T: Tensor
     residual: Tensor
 
 
 class LkNet(nn.Module):
-    """A PointNet without input transformers or batch norm, whose maximum over points Lucas-Kanade aligns."""
+    """PointNet without input transformers or batch norm, aligned by Lucas-Kanade on its maximum over points."""
+
+    config_type: ClassVar[type] = LkConfig
 
     def __init__(self, config: LkConfig) -> None:
         super().__init__()
@@ -63,41 +67,43 @@ class LkNet(nn.Module):
                 nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
 
     def feature(self, points: Tensor) -> Tensor:
-        """The global feature (B, K) of clouds (B, N, 3), float32: finite differences need its digits."""
+        """Compute the global feature (B, K) of clouds (B, N, 3) in float32, which finite differences need."""
         with torch.autocast(points.device.type, enabled=False):
             pooled: Tensor = max_pool(self.layers(points))
         return pooled
 
     def prepare(self, source: Tensor, target: Tensor) -> Tensor:
-        """Nothing depends on the clouds alone: an empty tensor."""
+        """See `Network.prepare`: an empty tensor, because everything depends on the weights."""
         return source.new_empty(0)
 
     def estimate(self, prepared: Tensor, source: Tensor, target: Tensor, start: Tensor | None = None) -> Estimate:
-        """The pose of each pair, from `start` (B, 4, 4), by default centroid on centroid without a turn."""
+        """See `Network.estimate`; from `start` (B, 4, 4), by default centroid on centroid without rotation."""
         around_source, around_target = (_shift(-x.double().mean(dim=1)) for x in (source, target))
         back = torch.linalg.inv(around_target)
         G = None if start is None else around_target @ start @ torch.linalg.inv(around_source)
-        found = align(self.feature, centred(source), centred(target), self.config.iterations, self.config.step, G)
-        return found._replace(T=back @ found.T @ around_source)
+        centred_pose = align(
+            self.feature, centred(source), centred(target), self.config.iterations, self.config.step, G
+        )
+        return centred_pose._replace(T=back @ centred_pose.T @ around_source)
 
     def loss(self, estimate: Estimate, T_true: Tensor) -> Tensor:
-        """‖T⁻¹T* - I‖² against T_target_source (B, 4, 4), plus the mean square of the features' difference."""
-        apart = inverse(estimate.T) @ T_true - torch.eye(4, dtype=T_true.dtype, device=T_true.device)
-        return apart.square().sum(dim=(1, 2)).mean() + _RESIDUAL * estimate.residual.double().square().mean()
+        """See `Network.loss`: ‖T⁻¹T* - I‖² plus the mean square of the features' residual."""
+        difference = inverse(estimate.T) @ T_true - torch.eye(4, dtype=T_true.dtype, device=T_true.device)
+        return difference.square().sum(dim=(1, 2)).mean() + _RESIDUAL * estimate.residual.double().square().mean()
 
 
 def align(
     feature: Feature, source: Tensor, target: Tensor, iterations: int, step: float, start: Tensor | None
 ) -> Estimate:
-    """Steps ξ = J⁺ (φ(G source) - φ(target)), G ← exp(ξ) G, with J of the target, found once.
+    """Iterate ξ = J⁺ (φ(G source) - φ(target)), G ← exp(ξ) G, with the Jacobian J of the target, computed once.
 
     Args:
         feature: φ, from clouds (B, N, 3) to (B, K).
         source: (B, N, 3).
         target: (B, M, 3).
-        iterations: how many.
+        iterations: number of steps.
         step: of the finite differences.
-        start: the first G (B, 4, 4), by default the identity.
+        start: initial G (B, 4, 4), by default the identity.
     """
     eye = torch.eye(4, dtype=torch.float64, device=source.device)
     G = eye.repeat(len(source), 1, 1) if start is None else start
@@ -112,20 +118,20 @@ def align(
         residual = feature(moved(G, source)) - wanted
         twist = torch.linalg.solve(normal, (J.transpose(1, 2) @ residual.double()[..., None])[..., 0])
         length = twist.norm(dim=1, keepdim=True)
-        G = exponential(twist * (_LONGEST / length.clamp_min(_LONGEST))) @ G
+        G = exponential(twist * (_MAX_TWIST / length.clamp_min(_MAX_TWIST))) @ G
     return Estimate(G, feature(moved(G, source)) - wanted)
 
 
 def jacobian(feature: Feature, target: Tensor, at: Tensor, step: float) -> Tensor:
-    """∂φ(exp(-ξ) target)/∂ξ (B, K, 6) at ξ = 0 by finite differences, given φ(target) = `at` (B, K)."""
+    """Compute ∂φ(exp(-ξ) target)/∂ξ (B, K, 6) at ξ = 0 by finite differences, given φ(target) = `at` (B, K)."""
     back = exponential(-step * torch.eye(6, dtype=torch.float64, device=target.device))
-    turned = torch.stack([moved(T[None], target) for T in back], dim=1)
-    there = feature(turned.flatten(0, 1)).view(*turned.shape[:2], -1)
-    return ((there - at[:, None]) / step).transpose(1, 2)
+    perturbed = torch.stack([moved(T[None], target) for T in back], dim=1)
+    features = feature(perturbed.flatten(0, 1)).view(*perturbed.shape[:2], -1)
+    return ((features - at[:, None]) / step).transpose(1, 2)
 
 
 def exponential(twist: Tensor) -> Tensor:
-    """The rigid motion (B, 4, 4) of twists (B, 6): three numbers of rotation, then three of translation."""
+    """Return the rigid motion (B, 4, 4) of twists (B, 6): three numbers of rotation, then three of translation."""
     w, v = twist[:, :3], twist[:, 3:]
     zero = torch.zeros_like(w[:, 0])
     rows = [
@@ -138,14 +144,14 @@ def exponential(twist: Tensor) -> Tensor:
 
 
 def inverse(T: Tensor) -> Tensor:
-    """The inverse (B, 4, 4) of rigid motions, without solving anything."""
+    """Return the inverse of rigid motions (B, 4, 4), without a linear solve."""
     R = T[:, :3, :3].transpose(1, 2)
     t = -(R @ T[:, :3, 3:])
     return torch.cat([torch.cat([R, t], dim=2), T[:, 3:]], dim=1)
 
 
 def _shift(t: Tensor) -> Tensor:
-    """Motions (B, 4, 4) by t (B, 3)."""
+    """Return translations (B, 4, 4) by t (B, 3)."""
     T = torch.eye(4, dtype=t.dtype, device=t.device).repeat(len(t), 1, 1)
     T[:, :3, 3] = t
     return T

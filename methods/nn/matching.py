@@ -1,4 +1,4 @@
-"""What DCP and PRNet share: features of two clouds in view of each other, poses of soft matches, the loss of a motion."""
+"""Parts that DCP and PRNet share: features conditioned on both clouds, poses of soft matches, and the loss."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from methods.nn.transformer import Transformer
 
 
 class Sizes(Protocol):
-    """The fields of a configuration that the features need: neighbours, DGCNN's widths, features a point, the Transformer's."""
+    """Fields of a configuration that define the features: neighbours, widths of DGCNN, features per point, the Transformer's."""
 
     @property
     def k(self) -> int: ...
@@ -29,7 +29,7 @@ class Sizes(Protocol):
 
 
 class Embedding(nn.Module):
-    """Φ: DGCNN features of each cloud plus, as a residual, what the Transformer makes of them beside the other's."""
+    """Φ: DGCNN features of each cloud plus the Transformer's residual given the other cloud."""
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
@@ -38,52 +38,52 @@ class Embedding(nn.Module):
         self.mutual = Transformer(sizes.features, sizes.heads, sizes.inner)
 
     def prepare(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Neighbours (B, N, k) and (B, M, k); no rigid motion changes them."""
+        """Compute neighbours (B, N, k) and (B, M, k), which are invariant to rigid motion."""
         return nearest(source, self.k), nearest(target, self.k)
 
     def forward(self, prepared: tuple[Tensor, Tensor], source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Features (B, N, F) and (B, M, F) float32 of centred clouds (B, N, 3) and (B, M, 3)."""
-        if source.shape == target.shape:  # both at once, and batch norm sees both
+        """Compute features (B, N, F) and (B, M, F) float32 of centred clouds (B, N, 3) and (B, M, 3)."""
+        if source.shape == target.shape:  # in one pass, with the batch norm over both
             x, y = self.local(torch.cat([source, target]), torch.cat(prepared)).chunk(2)
             both = torch.cat([x, y])
-            gained = self.mutual(both, torch.cat([y, x]))
-            first, second = (both + gained).float().chunk(2)
+            residual = self.mutual(both, torch.cat([y, x]))
+            first, second = (both + residual).float().chunk(2)
             return first, second
         x, y = self.local(source, prepared[0]), self.local(target, prepared[1])
         return (x + self.mutual(x, y)).float(), (y + self.mutual(y, x)).float()
 
 
 def centred(points: Tensor) -> Tensor:
-    """Points (B, N, 3) about their centroid."""
+    """Subtract the centroid from points (B, N, 3)."""
     return points - points.mean(dim=1, keepdim=True)
 
 
 def scores_of(x: Tensor, y: Tensor) -> Tensor:
-    """Likeness (B, N, M) of features (B, N, F) and (B, M, F): dot products over √F, float32."""
+    """Compute scores (B, N, M) of features (B, N, F) and (B, M, F): dot products over √F, float32."""
     with torch.autocast(x.device.type, enabled=False):  # bfloat16 scores would quantise the matches
         return x @ y.transpose(1, 2) / x.shape[2] ** 0.5
 
 
 def pose_of_matches(share: Tensor, source: Tensor, target: Tensor) -> Tensor:
-    """T_target_source (B, 4, 4) float64 that lays each source point (B, N, 3) on its match, an average of target (B, M, 3).
+    """Fit T_target_source (B, 4, 4) float64 to soft matches: each source point to an average of target points.
 
     Args:
-        share: (B, N, M), rows summing to 1.
+        share: weights (B, N, M) of the averages, rows summing to 1.
         source: (B, N, 3).
         target: (B, M, 3).
     """
     with torch.autocast(source.device.type, enabled=False):
         matches = share @ target.to(share.dtype)
-    equal = source.new_full(source.shape[:2], 1 / source.shape[1], dtype=torch.float64)
-    return kabsch(source.double(), matches.double(), equal, equal)
+    uniform = source.new_full(source.shape[:2], 1 / source.shape[1], dtype=torch.float64)
+    return kabsch(source.double(), matches.double(), uniform, uniform)
 
 
 def motion_loss(T: Tensor, T_true: Tensor) -> Tensor:
-    """‖RᵀR* - I‖² + ‖t - t*‖², the mean over poses (B, 4, 4)."""
-    turn = T[:, :3, :3].transpose(1, 2) @ T_true[:, :3, :3] - torch.eye(3, dtype=T.dtype, device=T.device)
-    return (turn.square().sum(dim=(1, 2)) + (T[:, :3, 3] - T_true[:, :3, 3]).square().sum(dim=1)).mean()
+    """Compute ‖RᵀR* - I‖² + ‖t - t*‖², the mean over poses (B, 4, 4)."""
+    rotation = T[:, :3, :3].transpose(1, 2) @ T_true[:, :3, :3] - torch.eye(3, dtype=T.dtype, device=T.device)
+    return (rotation.square().sum(dim=(1, 2)) + (T[:, :3, 3] - T_true[:, :3, 3]).square().sum(dim=1)).mean()
 
 
 def moved(T: Tensor, points: Tensor) -> Tensor:
-    """Points (B, N, 3) moved by poses (B, 4, 4), in the points' precision."""
+    """Apply poses (B, 4, 4) to points (B, N, 3), in the points' precision."""
     return points @ T[:, :3, :3].transpose(1, 2).to(points.dtype) + T[:, None, :3, 3].to(points.dtype)

@@ -1,4 +1,4 @@
-"""Rigorously rotation-invariant features (Chen et al. 2019): four numbers a neighbour, on CPU and CUDA."""
+"""Rigorously rotation-invariant (RRI) features (Chen et al. 2019): four numbers per neighbour, on CPU and CUDA."""
 
 from __future__ import annotations
 
@@ -10,41 +10,50 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from methods import _rri_native
-from methods.nn.spread import pieces, spread, usable
+from methods.native import rri
+from methods.nn.threads import chunks, max_threads, thread_map
 
 NUMBERS = 4
-"""Numbers a neighbour: ‖p‖, ‖q‖, the angle between p and q, and the gap to the next neighbour around p."""
-_DISTANCES = 1 << 24
-"""Distances held at once by the brute-force search."""
-_ROWS = 1024
-"""Points described at once by torch on the CPU: what they need stays in the cache."""
-_PLACES = 256
-"""Points described at once by the kernel, at least: enough pieces for all threads."""
-_PARTS = 16
-"""Pieces for each thread, where there are so many points: enough that no thread waits long for the last."""
-_LEAF = 24
-"""Points in a leaf of the k-d tree: 10 and 64 are slower."""
+"""Numbers per neighbour: ‖p‖, ‖q‖, the angle between p and q, and the angle around p to the next neighbour."""
+_MAX_DISTANCES = 1 << 24
+"""Number of distances that the brute-force search holds in memory."""
+_TORCH_ROWS = 1024
+"""Points per chunk for torch on the CPU: its temporaries stay in the cache."""
+_MIN_KERNEL_ROWS = 256
+"""Minimum points per chunk for the compiled kernel: enough chunks for all threads."""
+_CHUNKS_PER_THREAD = 16
+"""Chunks per thread for large clouds: no thread waits long for the last chunk."""
+_LEAF_SIZE = 24
+"""Points per leaf of SciPy's k-d tree: 10 and 64 are slower."""
 _TINY = 1e-6
-"""Below this length, relative to the cloud's scale, a direction is not defined."""
-_NOWHERE = 16.0
-"""Stands for an azimuth that is not defined: above all others, which are counted from half of it."""
+"""Length, relative to the cloud's radius, below which a direction is undefined."""
+_UNDEFINED = 16.0
+"""Sort key of an undefined azimuth: larger than all others, which are offset by half of it."""
 
 
-class _Cloud(NamedTuple):
-    """A centred cloud by coordinates, (4, N): x, y, z and ‖p‖; half the time of (N, 3). And the least length with a direction."""
+class _CentredCloud(NamedTuple):
+    """Coordinates of a centred cloud in rows, which halves the time.
 
-    planes: Tensor
+    Attributes:
+        rows: (4, N): x, y, z and the distance from the centroid.
+        least: length below which a direction is undefined.
+    """
+
+    rows: Tensor
     least: Tensor
 
 
-def rri(points: Tensor, k: int = 20) -> Tensor:
-    """Features (B, N, 4k) float of clouds (B, N, 3), invariant to rotation about each cloud's centroid and to its position.
+def rigid_invariant_features(points: Tensor, k: int = 20) -> Tensor:
+    """Compute features (B, N, 4k) of clouds (B, N, 3), invariant to rotation and translation of each cloud.
 
     With p a point of the centred cloud and q its k nearest neighbours sorted by distance, the four blocks of k numbers are
     ‖p‖, ‖q‖, the angle from p to q in [0, π], and the angle around p, counter-clockwise in the plane normal to it, from
-    the projection of q to the next projected neighbour. Where p is at the centroid both angles are 0; where q is parallel
-    to p (or a duplicate of it) the gap is 0 and q is no one's next. Equal projections: all gaps but one are 0.
+    the projection of q to the next projected neighbour. If p is at the centroid, both angles are 0. If q is parallel to p (or a
+    duplicate of it), its angle to the next is 0 and it is no neighbour's next. Of equal projections, all angles but one are 0.
+
+    Args:
+        points: float32 or float64; no gradient flows through the features.
+        k: number of neighbours.
 
     Raises:
         ValueError: a cloud has fewer than k + 1 points.
@@ -55,105 +64,108 @@ def rri(points: Tensor, k: int = 20) -> Tensor:
     count, size, _ = points.shape
     features = points.new_empty(count, size, NUMBERS * k)
     kernel = _kernel(points.device, points.dtype, k)
-    ready = spread(lambda cloud: _describer(cloud, k, kernel), list(centred))
+    writers = thread_map(lambda cloud: _feature_writer(cloud, k, kernel), list(centred))
     if kernel:
-        rows = max(_PLACES, count * size // (_PARTS * usable()))
+        rows = max(_MIN_KERNEL_ROWS, count * size // (_CHUNKS_PER_THREAD * max_threads()))
     else:
-        rows = _ROWS if points.device.type == "cpu" else max(1, _DISTANCES // size)
-    spread(lambda piece: ready[piece.cloud](piece.rows, features[piece.cloud]), pieces(count, size, rows))
+        rows = _TORCH_ROWS if points.device.type == "cpu" else max(1, _MAX_DISTANCES // size)
+    thread_map(lambda chunk: writers[chunk.cloud](chunk.rows, features[chunk.cloud]), chunks(count, size, rows))
     return features
 
 
 def implementation(device: str, k: int) -> str:
-    """What computes `rri` of float32 clouds on a device: "native", which is the compiled kernel, or "torch"."""
+    """Return how features of float32 clouds are computed on a device: "native" (compiled kernel) or "torch"."""
     return "native" if _kernel(torch.device(device), torch.float32, k) else "torch"
 
 
 def _kernel(device: torch.device, dtype: torch.dtype, k: int) -> CDLL | None:
-    usable = device.type == "cpu" and dtype == torch.float32 and 1 <= k <= _rri_native.MOST
-    return _rri_native.library() if usable else None
+    """Return the compiled kernel if it supports the arguments and is available."""
+    supported = device.type == "cpu" and dtype == torch.float32 and 1 <= k <= rri.MAX_NEIGHBOURS
+    return rri.library() if supported else None
 
 
-def _describer(cloud: Tensor, k: int, kernel: CDLL | None) -> Callable[[slice, Tensor], None]:
-    """What writes the features of some points of a centred cloud (N, 3) to a tensor (N, 4k).
+def _feature_writer(cloud: Tensor, k: int, kernel: CDLL | None) -> Callable[[slice, Tensor], None]:
+    """Return a function of a slice of points and a tensor (N, 4k), which writes the features of these points to it.
 
-    The kernel counts the points in the order of its tree, torch as they are in the cloud.
+    The kernel numbers the points in the order of its tree, torch in the order of the cloud (N, 3).
     """
     if kernel:
-        tree = _rri_native.Tree(kernel, cloud)
-        if tree.serves:
-            return lambda places, into: tree.describe(places, k, _TINY * tree.radius, into)
-    planes, search = _by_planes(cloud), _Tree(cloud) if cloud.device.type == "cpu" else _Blocks(cloud)
-    return lambda rows, into: _describe(planes, rows, search(rows, k), into[rows])
+        tree = rri.Tree(kernel, cloud)
+        if tree.in_range:
+            return lambda rows, out: tree.describe(rows, k, _TINY * tree.radius, out)
+    centred = _with_radii(cloud)
+    search = _TreeSearch(cloud) if cloud.device.type == "cpu" else _BruteForceSearch(cloud)
+    return lambda rows, out: _write_features(centred, rows, search(rows, k), out[rows])
 
 
-class _Tree:
-    """The k nearest other points of some points of a cloud (N, 3), nearest first, by a k-d tree: for the CPU."""
+class _TreeSearch:
+    """Nearest neighbours in a cloud (N, 3) by a k-d tree, for the CPU."""
 
     def __init__(self, cloud: Tensor) -> None:
         from scipy.spatial import cKDTree
 
-        self.tree = cKDTree(cloud.numpy(), leafsize=_LEAF, balanced_tree=False)
+        self.tree = cKDTree(cloud.numpy(), leafsize=_LEAF_SIZE, balanced_tree=False)
 
     def __call__(self, rows: slice, k: int) -> Tensor:
-        """Indices (n, k) for the points in `rows`."""
-        found = torch.from_numpy(self.tree.query(self.tree.data[rows], k + 1)[1])
-        return _without_self(found, torch.arange(rows.start, rows.stop))
+        """Return the indices (n, k) of the k nearest other points of the points in `rows`, nearest first."""
+        neighbours = torch.from_numpy(self.tree.query(self.tree.data[rows], k + 1)[1])
+        return _without_self(neighbours, torch.arange(rows.start, rows.stop))
 
 
-class _Blocks:
-    """The same by distances to all points, held for a block of rows at a time: for a GPU."""
+class _BruteForceSearch:
+    """Nearest neighbours in a cloud (N, 3) by the distances to all points, for a GPU."""
 
     def __init__(self, cloud: Tensor) -> None:
         self.cloud = cloud
 
     def __call__(self, rows: slice, k: int) -> Tensor:
-        """Indices (n, k) for the points in `rows`."""
+        """Return the indices (n, k) of the k nearest other points of the points in `rows`, nearest first."""
         distance = torch.cdist(self.cloud[rows], self.cloud, compute_mode="donot_use_mm_for_euclid_dist")
-        found = distance.topk(k + 1, largest=False).indices
-        return _without_self(found, torch.arange(rows.start, rows.stop, device=found.device))
+        neighbours = distance.topk(k + 1, largest=False).indices
+        return _without_self(neighbours, torch.arange(rows.start, rows.stop, device=neighbours.device))
 
 
-def _without_self(found: Tensor, own: Tensor) -> Tensor:
-    """Drop each row's own index from (n, k + 1) indices, or the last one where duplicates crowded it out."""
-    if torch.equal(found[:, 0], own):
-        return found[:, 1:]
-    is_self = found == own[:, None]
+def _without_self(neighbours: Tensor, own: Tensor) -> Tensor:
+    """Drop each row's own index from (n, k + 1) neighbours, or the last neighbour if duplicates displaced the own index."""
+    if torch.equal(neighbours[:, 0], own):
+        return neighbours[:, 1:]
+    is_self = neighbours == own[:, None]
     is_self[:, -1] |= ~is_self.any(dim=1)
-    return found[~is_self].view(len(found), -1)
+    return neighbours[~is_self].view(len(neighbours), -1)
 
 
-def _by_planes(cloud: Tensor) -> _Cloud:
+def _with_radii(cloud: Tensor) -> _CentredCloud:
     radius = cloud.norm(dim=1)
-    return _Cloud(torch.stack([*cloud.T, radius]), (_TINY * radius.max()).clamp_min(torch.finfo(cloud.dtype).tiny))
+    least = (_TINY * radius.max()).clamp_min(torch.finfo(cloud.dtype).tiny)
+    return _CentredCloud(torch.stack([*cloud.T, radius]), least)
 
 
-def _describe(cloud: _Cloud, rows: slice, index: Tensor, into: Tensor) -> None:
+def _write_features(cloud: _CentredCloud, rows: slice, index: Tensor, out: Tensor) -> None:
     """Write the features (n, 4k) of the points in `rows`, whose neighbours are index (n, k)."""
     flat = index.reshape(-1)
-    *q, far = (plane.index_select(0, flat).view(index.shape) for plane in cloud.planes)
-    radius = cloud.planes[3, rows]
-    normal = cloud.planes[:3, rows] / radius.clamp_min(cloud.least)
+    *q, q_radius = (row.index_select(0, flat).view(index.shape) for row in cloud.rows)
+    radius = cloud.rows[3, rows]
+    normal = cloud.rows[:3, rows] / radius.clamp_min(cloud.least)
     along, x, y = (_dot(q, axis) for axis in (normal, *_tangents(normal)))
     across = torch.hypot(x, y)
     defined = (radius > cloud.least)[:, None]
-    own, near, angle, gap = into.view(len(index), NUMBERS, -1).unbind(dim=1)
+    own, near, angle, gap = out.view(len(index), NUMBERS, -1).unbind(dim=1)
     own.copy_(radius[:, None])
-    near.copy_(far)
+    near.copy_(q_radius)
     torch.atan2(across, along, out=angle).mul_(defined)
-    _gaps(torch.atan2(y, x), defined & (across > cloud.least), gap)
+    _write_gaps(torch.atan2(y, x), defined & (across > cloud.least), gap)
 
 
 def _dot(q: Sequence[Tensor], axis: Tensor) -> Tensor:
-    """Dot products (n, k) of neighbours, as three planes (n, k) of coordinates, with one axis a point, (3, n)."""
+    """Compute dot products (n, k) of neighbours, given as three coordinates (n, k), with one axis per point (3, n)."""
     x, y, z = axis[..., None]
     return torch.addcmul(q[0] * x, q[1], y).addcmul_(q[2], z)
 
 
 def _tangents(normal: Tensor) -> tuple[Tensor, Tensor]:
-    """Two unit vectors (3, n) that make a right-handed frame with each normal (3, n); which ones does not matter.
+    """Return two unit vectors (3, n) that complete each normal (3, n) to a right-handed frame (Duff et al. 2017).
 
-    The frame of Duff et al. 2017: no branch, no division by a small number.
+    The features do not depend on which. The construction has no branch and no division by a small number.
     """
     x, y, z = normal
     sign = torch.where(z < 0, -1.0, 1.0).to(normal.dtype)
@@ -164,16 +176,16 @@ def _tangents(normal: Tensor) -> tuple[Tensor, Tensor]:
     return first, second
 
 
-def _gaps(azimuth: Tensor, defined: Tensor, into: Tensor) -> None:
-    """Write the angle (n, k) in [0, 2π] from each azimuth (n, k) to the next defined one, counter-clockwise; 0 if not defined.
+def _write_gaps(azimuth: Tensor, defined: Tensor, out: Tensor) -> None:
+    """Write the angle (n, k) in [0, 2π] from each azimuth (n, k) to the next defined one, counter-clockwise; 0 if undefined.
 
-    A point's only defined neighbour is its own next: its gap is the full turn. What is sorted are float64 numbers whose
-    last bits, worth 1e-12 at most, are the column: values and order in one pass of NumPy's vectorised sort. They lie off 0,
-    next to which a processor may take all numbers, and so all columns, for 0.
+    If only one neighbour is defined, its angle is the full turn. The sort keys are float64 azimuths whose last bits, worth
+    at most 1e-12, are replaced by the column, so that one pass of NumPy's vectorised sort gives values and order. The offset
+    keeps keys away from 0, where a processor that flushes denormals would lose the columns.
     """
     k = azimuth.shape[1]
     low = (1 << (k - 1).bit_length()) - 1
-    ordered = (azimuth.double() + _NOWHERE / 2).masked_fill_(~defined, _NOWHERE)
+    ordered = (azimuth.double() + _UNDEFINED / 2).masked_fill_(~defined, _UNDEFINED)
     ordered.view(torch.int64).bitwise_and_(~low).bitwise_or_(torch.arange(k, device=azimuth.device))
     if ordered.device.type == "cpu":
         ordered.numpy().sort(axis=1)
@@ -181,6 +193,6 @@ def _gaps(azimuth: Tensor, defined: Tensor, into: Tensor) -> None:
         ordered = ordered.sort(dim=1).values
     first_again = ordered[:, :1] + 2 * math.pi
     following = torch.cat([ordered[:, 1:], first_again], dim=1)
-    following = torch.where(following < _NOWHERE, following, first_again)
-    gap = (following - ordered).clamp_min_(0).masked_fill_(ordered >= _NOWHERE, 0)
-    into.scatter_(1, ordered.view(torch.int64) & low, gap.to(into.dtype))
+    following = torch.where(following < _UNDEFINED, following, first_again)
+    gap = (following - ordered).clamp_min_(0).masked_fill_(ordered >= _UNDEFINED, 0)
+    out.scatter_(1, ordered.view(torch.int64) & low, gap.to(out.dtype))

@@ -1,4 +1,4 @@
-"""A made-up run with everything a report must stand: 15 methods, 3 conditions, 40 categories, failures, a hostile name."""
+"""Synthetic run with all cases of a report: 15 methods, 3 conditions, 40 categories, failures, a hostile name."""
 
 import hashlib
 import json
@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from scipy.spatial.transform import Rotation
 
-from bench.load import POSE, Loaded, in_order, scenes_of
+from bench.evaluation.loader import POSE_COLUMNS, RunData, in_order, scenes_of
 
 HOSTILE = "<script>alert(1)</script>"
 METHODS = {  # kind, scale of the rotation error in degrees, share that fails to converge, ms at 1000 points
@@ -114,7 +114,7 @@ def outcomes_of(problems, name, phase, draw):
 
 
 def as_loaded(problems, outcomes, run):
-    """The frames as `bench.load` would have read them from a record."""
+    """Return the frames as `bench.evaluation.loader` would read them from a results database."""
     problems = problems.sort_values("problem", ignore_index=True)
     truth, pose = (
         np.stack(problems[c].to_list()) if len(problems) else np.zeros((0, 4, 4)) for c in ("truth", "source_pose")
@@ -125,7 +125,7 @@ def as_loaded(problems, outcomes, run):
     none = np.full((4, 4), np.nan)
     poses = [none if p is None else p for p in outcomes["pose"]]
     flat = outcomes.drop(columns=["pose", "stages"]).assign(notes=outcomes["notes"].map(json.dumps))
-    flat[POSE] = np.reshape(poses, (-1, 16)) if poses else np.zeros((0, 16))
+    flat[POSE_COLUMNS] = np.reshape(poses, (-1, 16)) if poses else np.zeros((0, 16))
     alone = (outcomes["phase"] == "timing") & (outcomes["status"] != "skipped")
     timed = outcomes[alone if alone.any() else outcomes["phase"] == "accuracy"]
     stages = [
@@ -133,7 +133,7 @@ def as_loaded(problems, outcomes, run):
         for m, p, s in zip(timed["method"], timed["points"], timed["stages"], strict=True)
         for stage, ms in s.items()
     ]
-    return Loaded(
+    return RunData(
         problems.drop(columns=["truth", "source_pose", "eval_points"]).assign(
             digest=digest, seed=0, sampler="axis_angle"
         ),
@@ -146,9 +146,10 @@ def as_loaded(problems, outcomes, run):
 
 
 def synthetic_run(n=80, sizes=(256, 1024, 4096), methods=tuple(METHODS), conditions=tuple(NOISE), seed=0):
-    """Frames of problems and outcomes and the run's dict, see `as_loaded`.
+    """Return frames of problems and outcomes and the content of run.json, see `as_loaded`.
 
-    n problems a condition at 1024 points, 18 timed at each size."""
+    Each condition has n problems at 1024 points; 18 problems are timed at each size.
+    """
     draw = np.random.default_rng(seed)
     accuracy = pd.concat([problems_of(c, 1024, n, draw) for c in conditions], ignore_index=True)
     alone = [
@@ -177,7 +178,7 @@ def synthetic_run(n=80, sizes=(256, 1024, 4096), methods=tuple(METHODS), conditi
         "command": "bench.py --methods all --datasets modelnet40",
         "config": {"angle_bins": [0, 30, 60, 90, 120, 150, 180], "threshold": 0.2, "seed": 0, "sampler": "axis_angle"},
         "problem_sets": {f"modelnet40/{c}/1024": f"{i}" * 64 for i, c in enumerate(conditions)},
-        "environment": {"cpu": "a made-up one", "python": "3.11", "packages": {"numpy": "2.4"}},
+        "environment": {"cpu": "a synthetic one", "python": "3.11", "packages": {"numpy": "2.4"}},
         "methods": {m: {"kind": METHODS[m][0], "doc": f"What {m} does.", "variant": {"trim": 0.3}} for m in methods},
         "unavailable": {"absent": "package 'absent' is missing; pip install absent"},
         "notes": ["modelnet40 has 2048 fixed points: resampled ran on disjoint halves"],

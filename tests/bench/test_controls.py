@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bench import cli
+from bench.cli import main
 from datasets.problems import ProblemKey, make_problem
-from datasets.registry import load
+from tests.catalog import open_data
 
 PLUGINS = Path(__file__).parent / "plugins"
 PROBLEMS = 300
@@ -21,7 +21,7 @@ def trials(tmp_path_factory):
         patch.setattr("bench.report.begin_report", lambda *_: list)
         asked = "--methods oracle identity random_pose index_match --datasets blobs --conditions clean --points 100"
         flags = f"--problems {PROBLEMS} --timing-rounds 0 --jobs 1 --out c --plugins {PLUGINS}"
-        assert cli.main([*asked.split(), *flags.split()]) == 0
+        assert main.main([*asked.split(), *flags.split()]) == 0
         frame = pd.read_csv("results/c/trials.csv")
     return {name: group.sort_values("problem") for name, group in frame.groupby("method")}
 
@@ -29,7 +29,7 @@ def trials(tmp_path_factory):
 @pytest.fixture(scope="module")
 def spread():
     """Mean squared distance of each problem's source from the origin and from its centroid."""
-    dataset = load("blobs", None, PLUGINS)
+    dataset = open_data("blobs", None, PLUGINS)
     clouds = [make_problem(dataset, ProblemKey("blobs", "clean", 100, i)).source.astype(float) for i in range(PROBLEMS)]
     return {
         "origin": np.array([(c**2).sum(1).mean() for c in clouds]),

@@ -2,26 +2,26 @@
 
 import json
 import shutil
-from functools import partial
+import time
 
 import numpy as np
 import pytest
 
-from bench import export
-from bench.conventions import CONVENTIONS
-from bench.report import Options, Redraw, begin_report
+from bench.evaluation import aggregate
+from bench.evaluation.conventions import CONVENTIONS
+from bench.planning.catalog import Catalog
+from bench.report import Options, ProblemReplay, begin_report
 from bench.report.embed import script_json
 from datasets.problems import ProblemKey, make_problem
-from datasets.registry import open_data
 from tests.bench.synthetic_run import HOSTILE, as_loaded, synthetic_run
-from tests.bench.waiting import FAULT_S
+from tests.catalog import open_data
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is missing: pip install -r requirements-dev.txt")
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(
     not (CHROMIUM and DRIVER), reason="no chromium and chromedriver: apt-get install chromium chromium-driver"
 )
-VIEW = CONVENTIONS["deepgmr"]
+CRITERION = CONVENTIONS["deepgmr"]
 
 
 def browser():
@@ -32,13 +32,11 @@ def browser():
     for flag in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "window-size=1300,900"):
         options.add_argument(f"--{flag}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    driver.set_script_timeout(FAULT_S)
-    return driver
+    return webdriver.Chrome(options=options, service=Service(DRIVER))
 
 
 def drawable_run():
-    """The made-up run on problems that the embedded data set can draw again, so that there is geometry to turn."""
+    """Return a synthetic run on problems that the embedded data set can regenerate, so that clouds can be shown."""
     problems, outcomes, run = synthetic_run(
         n=24, sizes=(256, 1024), methods=("deepgmr", "fgr+icp", "identity", HOSTILE)
     )
@@ -48,7 +46,7 @@ def drawable_run():
     loaded = as_loaded(problems, outcomes, run)
     data = open_data("shapes40")
     for row in np.flatnonzero(loaded.problems["condition"] == "noisy"):
-        key = Redraw(loaded, "").key(loaded.problems["problem"][row])
+        key = ProblemReplay(loaded, Catalog.of()).key(loaded.problems["problem"][row])
         if key.points == 1024 and key.angles == (0.0, 180.0) and not loaded.problems["problem"][row].count("0-180"):
             problem = make_problem(data, ProblemKey("shapes40", "noisy", 1024, key.index, 0))
             loaded.problems.at[row, "digest"] = problem.sha256()
@@ -59,27 +57,30 @@ def drawable_run():
 def opened(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     loaded = drawable_run()
-    only_noisy = export.judged(loaded, VIEW)
-    frames = export.tables(loaded, VIEW, only_noisy)
-    begin_report(loaded, frames, Redraw(loaded, folder), Options(VIEW, True, folder / "run", folder / "report"))()
+    only_noisy = aggregate.add_success(loaded, CRITERION)
+    frames = aggregate.tables(loaded, CRITERION, only_noisy)
+    begin_report(
+        loaded,
+        frames,
+        ProblemReplay(loaded, Catalog.of(folder)),
+        Options(CRITERION, True, folder / "run", folder / "report"),
+    )()
     driver = browser()
     driver.get((folder / "report" / "report.html").as_uri())
     yield driver
     driver.quit()
 
 
-def eventually(driver, true):
-    """Wait until a condition holds; an event's effect may come with a later frame."""
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    WebDriverWait(driver, FAULT_S, poll_frequency=0.05).until(lambda _: true())
-
-
 def drawn(driver, name):
     """Scroll a chart into the window and wait until it is drawn."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
     driver.execute_script("document.getElementById(arguments[0]).scrollIntoView({block: 'center'})", name)
-    count = "return document.getElementById(arguments[0]).querySelectorAll('.xy .trace').length"
-    eventually(driver, lambda: driver.execute_script(count, name))
+    WebDriverWait(driver, 20).until(
+        lambda d: d.execute_script(
+            "return document.getElementById(arguments[0]).querySelectorAll('.xy .trace').length", name
+        )
+    )
     return driver.find_element("id", name)
 
 
@@ -152,11 +153,9 @@ def test_a_formula_opens_on_demand(opened):
 def test_hover_names_the_method_and_its_share(opened):
     chart = drawn(opened, "cdf-0")
     opened.execute_script("Plotly.Fx.hover(arguments[0], [{curveNumber: 0, pointNumber: 3}])", chart)
-    labels = "return [...arguments[0].querySelectorAll('.hoverlayer text')].map(t => t.textContent)"
-    eventually(
-        opened,
-        lambda: any("%" in text and "up to" in text for text in opened.execute_script(labels, chart)),
-    )
+    time.sleep(0.3)
+    texts = [t.text for t in chart.find_elements("css selector", ".hoverlayer text")]
+    assert any("%" in text and "up to" in text for text in texts)
 
 
 def test_the_log_axis_goes_on_and_off(opened):
@@ -175,18 +174,15 @@ def test_the_pairs_turn_by_pointer_and_by_keys(opened):
 
     canvases = opened.find_elements("css selector", "#viewer canvas")
     opened.execute_script("arguments[0].scrollIntoView({block: 'center'})", canvases[0])
-
-    def moved(before):
-        return all(pixels(opened, c) != was for c, was in zip(canvases, before, strict=True))
-
-    eventually(opened, lambda: len({pixels(opened, c) for c in canvases}) == 3)
     before = [pixels(opened, c) for c in canvases]
+    assert len(set(before)) == 3
     ActionChains(opened).move_to_element(canvases[1]).click_and_hold().move_by_offset(60, 25).release().perform()
-    eventually(opened, lambda: moved(before))
-    opened.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")  # the last of it
+    time.sleep(0.3)
     turned = [pixels(opened, c) for c in canvases]
+    assert all(a != b for a, b in zip(before, turned, strict=True))
     canvases[0].send_keys(Keys.ARROW_LEFT)
-    eventually(opened, lambda: moved(turned))
+    time.sleep(0.3)
+    assert all(a != b for a, b in zip(turned, [pixels(opened, c) for c in canvases], strict=True))
     command = opened.find_element("css selector", "#viewer [data-show=command]").text
     assert command.startswith("python bench.py --methods") and "--conditions noisy" in command
 
@@ -213,26 +209,26 @@ def test_dark_and_light(opened):
             "return [s.backgroundColor, s.color, chart._fullLayout.font.color]"
         )
 
-    def is_in(scheme):
-        """Whether the page is bright and its text and its chart's text dark, or the other way round."""
-        page, text, chart = (sum(map(int, c.strip("rgba()").split(",")[:3])) for c in colours())
-        light = scheme == "light"
-        return (page > 600) == light and (text < 300) == light and (chart < 300) == light
-
     drawn(opened, "cdf-0")
     for scheme in ("light", "dark"):
         media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
         opened.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-        eventually(opened, partial(is_in, scheme))
+        time.sleep(0.3)
+        page_colour, text, chart = colours()
+        brightness = [sum(map(int, c.strip("rgba()").split(",")[:3])) for c in (page_colour, text, chart)]
+        assert (brightness[0] > 600) == (scheme == "light")
+        assert (brightness[1] < 300) == (scheme == "light") and (brightness[2] < 300) == (scheme == "light")
     opened.execute_script("document.getElementById('theme').click()")
-    eventually(opened, lambda: colours()[0] == "rgb(245, 245, 243)")
+    time.sleep(0.3)
+    assert colours()[0] == "rgb(245, 245, 243)"
 
 
 def test_on_a_phone_nothing_but_tables_is_wider_than_the_window(opened):
     metrics = {"width": 390, "height": 800, "deviceScaleFactor": 2, "mobile": True}
     opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     drawn(opened, "pareto-0")
-    eventually(opened, lambda: opened.execute_script("return document.documentElement.scrollWidth") <= 391)
+    time.sleep(0.5)
+    assert opened.execute_script("return document.documentElement.scrollWidth") <= 391
     opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
@@ -248,9 +244,9 @@ def test_it_prints_with_all_charts(opened):
 def test_no_error_and_no_request_to_the_end(opened):
     assert [e for e in opened.get_log("browser") if e["level"] in ("SEVERE", "WARNING")] == []
     events = [json.loads(e["message"])["message"] for e in opened.get_log("performance")]
-    asked = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
-    assert all(url.startswith(("file:", "data:", "blob:")) for url in asked)
-    assert sum(url.startswith("file:") for url in asked) <= 1
+    requests = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
+    assert all(url.startswith(("file:", "data:", "blob:")) for url in requests)
+    assert sum(url.startswith("file:") for url in requests) <= 1
 
 
 def test_every_number_of_a_chart_survives_the_way(tmp_path):

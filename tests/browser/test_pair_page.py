@@ -5,9 +5,9 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from bench.pair import clouds, page
-from bench.pair.ask import Answer
 from bench.pair.files import write_ply
-from bench.pair.result import judge
+from bench.pair.register import Registration
+from bench.pair.result import evaluate
 from common.keys import rng
 from methods.base import rigid
 from tests.browser.test_page import browser, pytestmark  # noqa: F401  # skipped for the same reasons
@@ -23,9 +23,11 @@ def opened(tmp_path_factory):
     write_ply(folder / "a.ply", cloud)
     write_ply(folder / "b.ply", cloud @ T[:3, :3].T + T[:3, 3])
     scans = clouds.open_scans((folder / "a.ply", folder / "b.ply"), 500, None)
-    answers = [Answer(name, "global", "ok", 12.0, pose, "") for name, pose in {"fine": T, "off": np.eye(4)}.items()]
-    answers.append(Answer("lost", "global", "crash", float("nan"), None, BAD))
-    (folder / "report.html").write_text(page.render(judge(scans, answers, T)), encoding="utf-8")
+    registrations = [
+        Registration(name, "global", "ok", 12.0, pose, "") for name, pose in {"fine": T, "off": np.eye(4)}.items()
+    ]
+    registrations.append(Registration("lost", "global", "crash", float("nan"), None, BAD))
+    (folder / "report.html").write_text(page.render(evaluate(scans, registrations, T)), encoding="utf-8")
     driver = browser()
     driver.get((folder / "report.html").as_uri())
     yield driver
@@ -36,14 +38,14 @@ def views(driver):
     return [f.get_attribute("data-name") for f in driver.find_elements("css selector", "figure")]
 
 
-def test_it_draws_and_asks_for_nothing(opened):
-    assert views(opened) == ["as given to methods", "fine"]
+def test_it_draws_without_requests(opened):
+    assert views(opened) == ["input of the methods", "fine"]
     assert len(opened.find_elements("css selector", ".view .gl-container, .view canvas")) >= 2
     assert not [line for line in opened.get_log("browser") if line["level"] == "SEVERE"]
-    asked = [
+    requests = [
         line["message"] for line in opened.get_log("performance") if "Network.requestWillBeSent" in line["message"]
     ]
-    assert not [message for message in asked if '"url":"http' in message]
+    assert not [message for message in requests if '"url":"http' in message]
 
 
 def test_buttons_open_and_close_views(opened):

@@ -6,11 +6,11 @@ from importlib import metadata
 
 import pytest
 
-from bench import cli
+from bench.cli import main
 from common.errors import InputError
-from common.plugins import find
-from datasets import registry as data_sets
-from methods import registry
+from common.plugins import discover
+from methods.core.registry import MethodRegistry
+from tests.catalog import build, open_data
 
 GOOD = '''
 from methods.base import Method
@@ -29,21 +29,21 @@ def folder(tmp_path):
     ("text", "says"),
     [
         ("import nowhere_to_be_found.sub", "needs the package nowhere_to_be_found, which is missing: pip install"),
-        ("x = 1\n1 / 0", "does not import (ZeroDivisionError in line 2: division by zero); mend or remove it"),
+        ("x = 1\n1 / 0", "does not import (ZeroDivisionError in line 2: division by zero); fix or remove it"),
         ("def f(:", "does not import (SyntaxError in line 1"),
         ("import sys\nsys.exit(3)", "does not import (SystemExit in line 2: 3)"),
     ],
 )
 def test_a_module_that_does_not_import_is_one_line_and_spares_the_others(folder, capsys, text, says):
     (folder / "broken.py").write_text(text)
-    assert "mine" in registry.available(folder) and "broken" not in registry.available(folder)
-    for ask in (registry.build, lambda name, f: data_sets.open_data(name, None, f)):
+    assert "mine" in MethodRegistry(folder).entries and "broken" not in MethodRegistry(folder).entries
+    for ask in (build, lambda name, f: open_data(name, None, f)):
         with pytest.raises(InputError) as error:
             ask("broken", folder)
         assert (
             says in str(error.value) and "\n" not in str(error.value) and str(folder / "broken.py") in str(error.value)
         )
-    assert cli.main(["list", "--plugins", str(folder)]) == 0
+    assert main.main(["list", "--plugins", str(folder)]) == 0
     out = capsys.readouterr().out
     assert says in out and "  mine " in out
 
@@ -54,26 +54,26 @@ DATA_SET = "from datasets.folder import Folder\nclass F(Folder):\n    '''F.'''\n
 def test_a_name_that_is_taken_is_one_line_and_spares_the_others(folder, capsys):
     (folder / "icp.py").write_text(GOOD)
     (folder / "folder.py").write_text(DATA_SET)
-    assert cli.main(["list", "--plugins", str(folder)]) == 0
+    assert main.main(["list", "--plugins", str(folder)]) == 0
     out = capsys.readouterr().out
     assert f"{folder}/icp.py: a method named 'icp' exists already (" in out and "  mine " in out
     assert f"{folder}/folder.py: a data set named 'folder' exists already (" in out
-    assert registry.build("mine", folder) and data_sets.open_data("shapes40", None, folder)
-    for build, name in ((registry.build, "icp"), (lambda n, f: data_sets.open_data(n, None, f), "folder")):
+    assert build("mine", folder) and open_data("shapes40", None, folder)
+    for resolve, name in ((build, "icp"), (lambda n, f: open_data(n, None, f), "folder")):
         with pytest.raises(InputError, match=rf"{name}\.py: a .* exists already \(.*{name}\.py\); rename this one"):
-            build(name, folder)
+            resolve(name, folder)
 
 
 def test_a_missing_docstring_is_told_in_the_list(tmp_path, capsys):
     (tmp_path / "silent.py").write_text("from methods.base import Method\nclass Silent(Method):\n    x: int = 1\n")
-    assert cli.main(["list", "--plugins", str(tmp_path)]) == 0
+    assert main.main(["list", "--plugins", str(tmp_path)]) == 0
     assert "has no docstring: write one sentence below 'class Silent'" in capsys.readouterr().out
 
 
 def test_tests_and_private_files_in_a_folder_are_no_plugins(folder):
     for name in ("test_mine.py", "_helper.py"):
         (folder / name).write_text("raise RuntimeError")
-    assert not registry.faults(folder)
+    assert not MethodRegistry(folder).faults
 
 
 def test_entry_points_of_installed_packages_are_plugins(tmp_path, monkeypatch):
@@ -87,7 +87,7 @@ def test_entry_points_of_installed_packages_are_plugins(tmp_path, monkeypatch):
         metadata.EntryPoint("lost", "not_installed_pkg", "g"),
     ]
     monkeypatch.setattr(metadata, "entry_points", lambda group: points if group == "g" else [])
-    found = find("methods", "g")
+    found = discover("methods", "g")
     from methods.base import Method
 
     offered = {s.name: [c.__name__ for c in s.classes(Method)] for s in found.sources[-2:]}

@@ -5,7 +5,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def cache_folder(tmp_path_factory, monkeypatch):
-    """Every test has a cache of its own, so that none is written to the user's."""
+    """Give every test its own cache, so that nothing is written to the user's."""
     folder = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("BENCH_CACHE", str(folder))
     return folder

@@ -26,7 +26,7 @@ def make_counted(calls):
 
 def test_arrays_are_computed_once_and_mapped(file):
     calls = []
-    first, again = (cache.kept("x", [file], make_counted(calls)) for _ in range(2))
+    first, again = (cache.load_or_compute("x", [file], make_counted(calls)) for _ in range(2))
     assert len(calls) == 1 and isinstance(again["big"], np.memmap)
     for name in ("big", "none", "text"):
         np.testing.assert_array_equal(first[name], again[name])
@@ -36,24 +36,24 @@ def test_arrays_are_computed_once_and_mapped(file):
 
 def test_another_file_parameter_or_time_is_another_entry(file):
     calls = []
-    cache.kept("x", [file], make_counted(calls))
-    cache.kept("y", [file], make_counted(calls))
+    cache.load_or_compute("x", [file], make_counted(calls))
+    cache.load_or_compute("y", [file], make_counted(calls))
     file.write_text("three")
-    cache.kept("x", [file], make_counted(calls))
+    cache.load_or_compute("x", [file], make_counted(calls))
     assert len(calls) == 3
 
 
 def test_a_damaged_entry_is_made_again(file, cache_folder):
     calls = []
-    cache.kept("x", [file], make_counted(calls))
+    cache.load_or_compute("x", [file], make_counted(calls))
     big = next(cache_folder.rglob("big.npy"))
     big.write_bytes(big.read_bytes()[:1000])
-    assert cache.kept("x", [file], make_counted(calls))["big"].shape == (5000, 3)
-    assert len(calls) == 2 and not list(cache_folder.glob("*.partial"))
+    assert cache.load_or_compute("x", [file], make_counted(calls))["big"].shape == (5000, 3)
+    assert len(calls) == 2 and not list(cache_folder.glob("*.tmp"))
 
 
 def test_a_cache_that_cannot_be_written_is_said_and_does_without(file, cache_folder, monkeypatch, caplog):
     monkeypatch.setenv("BENCH_CACHE", str(file))  # a file is no folder
     with caplog.at_level(logging.WARNING):
-        assert cache.kept("x", [file], make_counted([]))["big"].shape == (5000, 3)
-    assert "what was read is not kept" in caplog.text
+        assert cache.load_or_compute("x", [file], make_counted([]))["big"].shape == (5000, 3)
+    assert "the cache cannot be written" in caplog.text

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from numpy._core._multiarray_umath import __cpu_dispatch__ as UNITS
 
-from tests.datasets import draw
+from tests.datasets import problem_digests
 
 ROOT = Path(__file__).parents[2]
 PINNED = {
@@ -37,7 +37,7 @@ def digests(root, cache, order, environment):
     """Digests of all problems, drawn in another process with an empty cache."""
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     settings = os.environ | dict.fromkeys(names, "1") | {"BENCH_CACHE": str(cache)} | environment
-    command = [sys.executable, "-W", "ignore", "-m", "tests.datasets.draw", str(root), order]
+    command = [sys.executable, "-W", "ignore", "-m", "tests.datasets.problem_digests", str(root), order]
     made = subprocess.run(command, cwd=ROOT, env=settings, capture_output=True, text=True)
     if made.returncode == -signal.SIGILL:
         pytest.skip("a library calls BLAS, and this processor lacks the instructions of that kernel")
@@ -48,7 +48,7 @@ def digests(root, cache, order, environment):
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
-    draw.write(folder)
+    problem_digests.write(folder)
     return folder
 
 
@@ -60,12 +60,15 @@ def here(root, tmp_path_factory):
 
 def test_digests_are_pinned(here):
     """Committed weights and reference runs were made with these problems: a change of any is a change of the data set."""
-    found = {name: " ".join(one[:16] for one in here[3 * k : 3 * k + 3]) for k, name in enumerate(draw.CONDITIONS)}
-    assert found == PINNED
+    digests = {
+        name: " ".join(digest[:16] for digest in here[3 * k : 3 * k + 3])
+        for k, name in enumerate(problem_digests.CONDITIONS)
+    }
+    assert digests == PINNED
 
 
 def test_every_problem_is_another(here):
-    assert len(set(here)) == len(here) == len(draw.keys())
+    assert len(set(here)) == len(here) == len(problem_digests.keys())
 
 
 @pytest.mark.parametrize("name", PROCESSORS)
@@ -90,10 +93,10 @@ NUMPY = set(
     "abs any arange argmax argmin argsort array array_equal asarray ascontiguousarray atleast_2d broadcast_arrays "
     "broadcast_shapes broadcast_to cell clip column_stack concatenate count_nonzero cross cumsum diff empty errstate eye "
     "insert meshgrid nan "
-    "flatnonzero floor frexp full gradient isfinite isin isnan issubdtype ldexp linspace load loadtxt maximum minimum "
+    "flatnonzero floor frexp frombuffer full gradient isfinite isin isnan issubdtype ldexp linspace load loadtxt maximum minimum "
     "nonzero ones pi prod ptp repeat rint roll round save searchsorted shape sign sort sqrt stack swapaxes tile unique "
     "vstack where zeros "
-    "bool_ dtype float32 float64 floating generic int64 int32 integer intp ndarray number str_ random".split()
+    "bool_ dtype float32 float64 floating generic int64 int32 integer intp ndarray number str_ random uint8".split()
 )
 """NumPy's elementwise arithmetic, exact operations and types; its sums in a fixed order."""
 REFUSED = set(

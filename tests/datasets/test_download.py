@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import cli
+from bench.cli import main
 from common.errors import InputError
 from datasets import download
 from datasets.download import Archive
@@ -77,7 +77,7 @@ def archive(server, **changes):
 
 def get(server, root, source=None, **changes):
     said = []
-    download.get("toys", (archive(server, **changes),), root, source, said.append)
+    download.install_archives("toys", (archive(server, **changes),), root, source, said.append)
     return said
 
 
@@ -86,7 +86,7 @@ def test_an_archive_is_fetched_checked_and_unpacked(server, tmp_path):
     assert (tmp_path / "toys" / "things" / "a").read_bytes() == CONTENT
     assert [p.name for p in (tmp_path / "toys").iterdir()] == ["things"]
     assert server.url in said[1] and "at most 100 MB unpacked" in said[0]
-    assert "is there already" in get(server, tmp_path)[-1] and len(server.asked) == 1
+    assert "exists already" in get(server, tmp_path)[-1] and len(server.asked) == 1
 
 
 def test_a_cut_transfer_goes_on_where_it_was_cut(server, tmp_path):
@@ -102,7 +102,7 @@ def test_what_a_dead_transfer_left_serves_the_next_call(server, tmp_path):
     part.parent.mkdir()
     part.write_bytes(server.content[:777])
     with pytest.raises(
-        InputError, match=r"things\.zip: not fetched \(.*777 bytes are kept, the same command goes on\)"
+        InputError, match=r"things\.zip: download failed \(.*777 bytes are kept, the same command resumes\)"
     ):
         get(server, tmp_path)
     server.cut = None
@@ -219,7 +219,7 @@ def test_a_broken_archive_is_one_line(tmp_path, cut):
     whole = packed(a=CONTENT)
     damaged = whole[:cut] if cut < len(whole) // 2 else whole[:cut] + b"?" + whole[cut + 1 :]
     (tmp_path / "cut.zip").write_bytes(damaged)
-    with pytest.raises(InputError, match=r"cut\.zip: not a whole archive"):
+    with pytest.raises(InputError, match=r"cut\.zip: not a complete archive"):
         download.unpack(tmp_path / "cut.zip", tmp_path / "things", 10**8)
     assert not (tmp_path / "things").exists()
 
@@ -250,7 +250,7 @@ def test_from_refuses_what_is_not_it(server, tmp_path):
 
 
 def test_the_command_tells_licence_and_what_is_ready(tmp_path, capsys):
-    assert cli.main(["data", "shapes40", "--data", str(tmp_path)]) == 0
+    assert main.main(["data", "shapes40", "--data", str(tmp_path)]) == 0
     assert "shapes40: licence: " in capsys.readouterr().out
-    assert cli.main(["data", "stanford", "--data", str(tmp_path)]) == 2
+    assert main.main(["data", "stanford", "--data", str(tmp_path)]) == 2
     assert "graphics.stanford.edu" in capsys.readouterr().err

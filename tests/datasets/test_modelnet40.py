@@ -77,7 +77,7 @@ GOOD = {"data": np.zeros((4, 64, 3), np.float32), "label": np.zeros((4, 1), np.u
         ({"label": None}, "no field 'label'"),
     ],
 )
-def test_wrong_fields_name_file_field_and_mend(points_folder, tmp_path, change, says):
+def test_wrong_fields_name_file_field_and_fix(points_folder, tmp_path, change, says):
     rewrite(points_folder, **{k: v for k, v in (GOOD | change).items() if v is not None})
     with pytest.raises(InputError) as error:
         ModelNet40(tmp_path).labels("test")
@@ -88,10 +88,10 @@ def test_wrong_fields_name_file_field_and_mend(points_folder, tmp_path, change, 
 def test_truncated_and_missing_files(points_folder, tmp_path):
     file = points_folder / "ply_data_test0.h5"
     file.write_bytes(file.read_bytes()[:700])
-    with pytest.raises(InputError, match=r"ply_data_test0\.h5: not a whole HDF5 file"):
+    with pytest.raises(InputError, match=r"ply_data_test0\.h5: not a complete HDF5 file"):
         ModelNet40(tmp_path).labels("test")
     file.unlink()
-    with pytest.raises(InputError, match=r"ply_data_test0\.h5: missing, though test_files\.txt names it"):
+    with pytest.raises(InputError, match=r"ply_data_test0\.h5: missing, but test_files\.txt lists it"):
         ModelNet40(tmp_path).labels("test")
 
 
@@ -114,8 +114,8 @@ def test_off_headers_of_the_archive_are_read(tmp_path, header):
     [
         ("", "is empty"),
         ("PLY\n" + CUBE, "header is 'PLY'"),
-        ("OFF\n" + CUBE[:60], "does not read"),
-        ("OFF\n" + CUBE.replace("3 1 6 5", "3 1 6 99"), "does not read"),
+        ("OFF\n" + CUBE[:60], "cannot be read"),
+        ("OFF\n" + CUBE.replace("3 1 6 5", "3 1 6 99"), "cannot be read"),
         ("OFF\n" + CUBE.replace("1 1 1\n", "nan 1 1\n", 1), "not finite"),
         ("OFF\n3 1 0\n0 0 0\n0 0 0\n0 0 0\n3 0 1 2\n", "no area"),
     ],
@@ -125,7 +125,7 @@ def test_broken_off_files_are_one_line(tmp_path, text, says):
     file.write_text(text)
     with pytest.raises(InputError) as error:
         read_off(file)
-    assert "broken.off" in str(error.value) and says in str(error.value) and "mend or remove it" in str(error.value)
+    assert "broken.off" in str(error.value) and says in str(error.value) and "fix or remove it" in str(error.value)
     assert "\n" not in str(error.value)
 
 

@@ -159,11 +159,11 @@ def test_noise_has_its_sigma_on_each_cloud_and_is_clipped():
 def test_resampled_shares_no_point_and_halves_a_fixed_set():
     problem = make_problem(Toy(), key(condition="resampled[sigma=0]"))
     assert truth_residual(problem).min() > 1e-4
-    assert condition("resampled").points_given(128, 128) == 64
-    assert condition("resampled").points_given(64, 128) == 64
-    assert condition("resampled").points_given(4096, None) == 4096
+    assert condition("resampled").points_available(128, 128) == 64
+    assert condition("resampled").points_available(64, 128) == 64
+    assert condition("resampled").points_available(4096, None) == 4096
     with pytest.raises(NotEnoughPoints, match="never repeated"):
-        condition("clean").points_given(129, 128)
+        condition("clean").points_available(129, 128)
 
 
 def test_unseen_takes_the_second_half_of_the_categories():

@@ -14,8 +14,9 @@ from datasets import icl_nuim
 from datasets.icl_nuim_pairs import read_trajectory
 from datasets.poses import move, sample_pose
 from datasets.problems import ProblemKey, make_problem
-from datasets.registry import leaving_out, load, open_data
+from datasets.registry import DataRegistry
 from datasets.stanford import read_conf
+from tests.catalog import open_data
 
 
 def room(draw, n=4000):
@@ -142,7 +143,7 @@ def test_stanford_poses_are_read_with_the_rotation_transposed(tmp_path):
         lines.append(f"bmesh {name}.ply {' '.join(map(str, [*pose[:3, 3], *quaternion]))}")
     (folder / "thing.conf").write_text("\n".join(lines))
     dataset = open_data("stanford", tmp_path)
-    assert len(dataset) == 3 and "1 scans that its .conf names are not on disk" in dataset.remarks[0]
+    assert len(dataset) == 3 and "1 scans that its .conf lists are not on disk" in dataset.remarks[0]
     for index in range(3):
         problem = real(dataset, index)
         assert residual(problem) < 1e-5 and problem.tags["overlap"] > 0.99
@@ -201,7 +202,7 @@ def test_back_projected_frames_lie_on_the_walls_and_agree(sequence, tmp_path):
 
 
 def test_frames_are_objects_about_their_centroid_with_a_split(sequence, tmp_path):
-    dataset = load("icl_nuim[train_share=0.75]", tmp_path)
+    dataset = open_data("icl_nuim[train_share=0.75]", tmp_path)
     assert (len(dataset.labels("train")), len(dataset.labels("test"))) == (3, 1)
     shape = dataset.shape("test", 0)
     assert shape.name == "box_kt0_00060" and shape.cloud.shape == (20_000, 3) and dataset.fixed_points == 20_000
@@ -213,11 +214,11 @@ def test_frames_are_objects_about_their_centroid_with_a_split(sequence, tmp_path
 def test_an_image_of_another_kind_is_one_line(sequence, tmp_path):
     Image.fromarray(np.zeros((480, 640, 3), np.uint8)).save(sequence / "depth" / "15.png")
     with pytest.raises(InputError, match=r"15\.png: is an image of uint8"):
-        load("icl_nuim", tmp_path).labels("test")
+        open_data("icl_nuim", tmp_path).labels("test")
 
 
 def test_augmented_fragments_are_objects_too(scene, tmp_path):
-    dataset = load("icl_nuim[path=rooms]", tmp_path)
+    dataset = open_data("icl_nuim[path=rooms]", tmp_path)
     assert dataset.categories == ("kitchen",) and len(dataset.labels("train")) == 3
 
 
@@ -280,7 +281,7 @@ def test_bad_rows_are_left_out_if_asked(tmp_path):
 def test_a_truncated_file_is_one_line(tmp_path):
     write_pairs(tmp_path / "cut.h5")
     (tmp_path / "cut.h5").write_bytes((tmp_path / "cut.h5").read_bytes()[:900])
-    with pytest.raises(InputError, match=r"cut\.h5: not a whole HDF5 file"):
+    with pytest.raises(InputError, match=r"cut\.h5: not a complete HDF5 file"):
         len(open_data("pairs[path=cut.h5]", tmp_path))
 
 
@@ -299,7 +300,7 @@ def mixed(tmp_path):
 
 
 def test_a_tree_of_meshes_and_clouds(mixed, tmp_path):
-    dataset = load("folder[path=mine]", tmp_path)
+    dataset = open_data("folder[path=mine]", tmp_path)
     assert dataset.categories == ("ball", "mine") and dataset.fixed_points == 200
     shapes = [dataset.shape("test", i) for i in range(3)]
     assert [s.name for s in shapes] == ["ball/cloud", "ball/deep/ball", "box"]
@@ -312,7 +313,7 @@ def test_a_tree_of_meshes_and_clouds(mixed, tmp_path):
 
 
 def test_units_are_kept_and_small_clouds_left_out_if_asked(mixed, tmp_path):
-    dataset = load("folder[path=mine,unit=false,min_points=1000]", tmp_path)
+    dataset = open_data("folder[path=mine,unit=false,min_points=1000]", tmp_path)
     assert dataset.fixed_points is None and "1 clouds have fewer than 1000 points" in dataset.remarks[0]
     box = dataset.shape("test", 1).samples(500, 1, rng("s"))[0]
     np.testing.assert_allclose([box.min(0), box.max(0)], [(4.5, 4, 3.5), (5.5, 6, 6.5)], atol=0.05)
@@ -322,7 +323,7 @@ def test_folders_train_and_test_are_the_splits(mixed, tmp_path):
     for split in ("train", "test"):
         (tmp_path / "split" / split / "chair").mkdir(parents=True)
         np.save(tmp_path / "split" / split / "chair" / "a.npy", rng(split).random((50, 3)))
-    dataset = load("folder[path=split]", tmp_path)
+    dataset = open_data("folder[path=split]", tmp_path)
     assert len(dataset.labels("train")) == len(dataset.labels("test")) == 1
     assert dataset.shape("train", 0).name == "train/chair/a" and dataset.categories == ("chair",)
 
@@ -331,8 +332,8 @@ def test_a_bad_file_stops_the_folder_unless_it_is_to_be_left_out(mixed, tmp_path
     (mixed / "broken.obj").write_text("v 1 2\n")
     np.save(mixed / "same.npy", np.ones((9, 3)))
     with pytest.raises(InputError, match=r"mine/broken\.obj: .*--skip-bad"):
-        load("folder[path=mine]", tmp_path).labels("test")
-    dataset = load(leaving_out("folder[path=mine]"), tmp_path)
+        open_data("folder[path=mine]", tmp_path).labels("test")
+    dataset = DataRegistry(tmp_path).spec("folder[path=mine]").skipping_bad().build()
     assert len(dataset.labels("test")) == 3 and "2 files are left out" in dataset.remarks[0]
 
 
@@ -340,16 +341,17 @@ def test_a_bad_file_stops_the_folder_unless_it_is_to_be_left_out(mixed, tmp_path
 
 
 def test_unknown_parameters_suggest_and_pairs_are_no_objects(tmp_path):
+    registry = DataRegistry(tmp_path)
     with pytest.raises(InputError, match="did you mean min_overlap"):
         open_data("fragments[min_overlp=0.3]", tmp_path)
     with pytest.raises(InputError, match="unknown parameter of data set folder 'root'"):
         open_data("folder[root=x]", tmp_path)
     with pytest.raises(InputError, match="a set of real pairs, not of objects"):
-        load("stanford", tmp_path)
+        registry.spec("stanford").objects()
     with pytest.raises(InputError, match="near must be above 0"):
         open_data("stanford[near=0]", tmp_path)
-    assert leaving_out("shapes40") == "shapes40"
-    assert leaving_out("folder[path=a]") == "folder[path=a,skip_bad=true]"
+    assert registry.spec("shapes40").skipping_bad().text == "shapes40"
+    assert registry.spec("folder[path=a]").skipping_bad().text == "folder[path=a,skip_bad=true]"
 
 
 def test_objects_are_not_taken_for_pairs_nor_pairs_for_objects(mixed, tmp_path):
@@ -357,11 +359,11 @@ def test_objects_are_not_taken_for_pairs_nor_pairs_for_objects(mixed, tmp_path):
     with pytest.raises(InputError, match="the only condition is real"):
         make_problem(open_data("pairs[path=clean.h5]", tmp_path), ProblemKey("p", "noisy", 10, 0))
     with pytest.raises(InputError, match="not a pair of scans"):
-        make_problem(load("folder[path=mine]", tmp_path), ProblemKey("f", "real", 10, 0))
+        make_problem(open_data("folder[path=mine]", tmp_path), ProblemKey("f", "real", 10, 0))
 
 
 def test_a_changed_file_is_read_again(mixed, tmp_path):
-    before = load("folder[path=mine]", tmp_path).shape("test", 0).cloud
+    before = open_data("folder[path=mine]", tmp_path).shape("test", 0).cloud
     np.save(mixed / "ball" / "cloud.npy", rng("other").random((300, 3)))
-    after = load("folder[path=mine]", tmp_path).shape("test", 0).cloud
+    after = open_data("folder[path=mine]", tmp_path).shape("test", 0).cloud
     assert len(before) == 200 and len(after) == 300

@@ -9,7 +9,7 @@ from scipy.spatial import cKDTree
 
 from common.errors import InputError
 from datasets.base import sample_triangles, triangle_areas
-from datasets.shapes import kit
+from datasets.shapes import primitives
 from datasets.shapes40 import Shapes40
 from datasets.symmetry import rotations, turn
 
@@ -146,12 +146,12 @@ def closed(mesh):
 @pytest.mark.parametrize(
     ("mesh", "area"),
     [
-        (kit.box((0, 1), (0, 2), (0, 3)), 22),
-        (kit.disc(1, 0, 2), 6 * np.pi),
-        (kit.revolve([(0, 0), (1, 0), (0, 1)]), np.pi * (1 + np.sqrt(2))),
-        (kit.ellipsoid(2, 2, 2, (1, 2, 3), n=48), 16 * np.pi),
-        (kit.prism(kit.oval(1, 2, 0.0, n=16), 0, 3), 2 * 8 + 12 * 3),
-        (kit.tube([(0, 0, 0), (0, 0, 1), (0, 0, 2)], 0.5, n=48), 2.5 * np.pi),
+        (primitives.box((0, 1), (0, 2), (0, 3)), 22),
+        (primitives.disc(1, 0, 2), 6 * np.pi),
+        (primitives.revolve([(0, 0), (1, 0), (0, 1)]), np.pi * (1 + np.sqrt(2))),
+        (primitives.ellipsoid(2, 2, 2, (1, 2, 3), n=48), 16 * np.pi),
+        (primitives.prism(primitives.oval(1, 2, 0.0, n=16), 0, 3), 2 * 8 + 12 * 3),
+        (primitives.tube([(0, 0, 0), (0, 0, 1), (0, 0, 2)], 0.5, n=48), 2.5 * np.pi),
     ],
 )
 def test_primitives_have_the_area_of_what_they_draw(mesh, area):
@@ -161,7 +161,7 @@ def test_primitives_have_the_area_of_what_they_draw(mesh, area):
 
 def test_rods_join_their_ends():
     start, end = np.array([[0, 0, 0], [1, 1, 1]]), np.array([[1, 2, 2], [1, 1, 4]])
-    rods = kit.rods(start, end, 0.1, n=48)
+    rods = primitives.rods(start, end, 0.1, n=48)
     assert triangle_areas(rods).sum() == pytest.approx(2 * np.pi * 0.1 * 6, rel=0.005)
     line = start[0] + np.linspace(0, 1, 5)[:, None] * (end[0] - start[0])
     assert to_triangles(line, rods) == pytest.approx(np.full(5, 0.1), rel=0.005)

@@ -7,10 +7,10 @@ from scipy.spatial.transform import Rotation
 from common.errors import InputError
 from datasets.base import MeshShape, PointShape, sample_triangles, triangle_areas
 from datasets.problems import ProblemKey, make_problem
-from datasets.registry import open_data
 from datasets.shapes40 import Shapes40
 from datasets.symmetry import rotations, turn
 from datasets.symmetry_estimate import Estimated, estimate
+from tests.catalog import open_data
 
 CORNERS = np.array([(x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], dtype=float)
 
@@ -114,7 +114,7 @@ def box(tmp_path):
 
 def test_the_option_of_a_data_set(box):
     """The true pose followed by an estimated symmetry is as good as the true pose; without the option nothing is known."""
-    from bench.metrics import rmse, rmse_symmetric
+    from bench.evaluation.metrics import rmse, rmse_symmetric
 
     text = f"folder[path={box},symmetry=estimate]"
     problem = make_problem(open_data(text), ProblemKey(text, "clean", 512, 0))

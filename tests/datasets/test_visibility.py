@@ -73,9 +73,9 @@ def test_the_same_view_overlaps_wholly():
 
 def test_fixed_points_need_the_declared_substitute():
     with pytest.raises(NotEnoughPoints, match=r"partial\[visibility=hpr\]"):
-        condition("partial").points_given(100, 1024)
+        condition("partial").points_available(100, 1024)
     hpr = condition("partial[visibility=hpr,sigma=0]")
-    assert hpr.points_given(1024, 1024) == hpr.points_given(512, 1024) == 512
+    assert hpr.points_available(1024, 1024) == hpr.points_available(512, 1024) == 512
     made = hpr.make(PointShape("s", "c", sphere(1024)), 300, pose(1), pose(2), rng("h"))
     assert 200 < len(made.source) <= 300 and 200 < len(made.target) <= 300
     with pytest.raises(InputError, match="grid or hpr"):
@@ -98,13 +98,13 @@ def test_density_gives_two_sizes_without_shared_points():
     assert made.source.shape == (300, 3) and made.target.shape == (100, 3)
     assert len(np.unique(np.concatenate([made.source, made.target]), axis=0)) == 400
     given = condition("density[target=100]")
-    assert (given.points_given(350, 400), given.points_given(200, 400), given.points_given(9000, None)) == (
+    assert (given.points_available(350, 400), given.points_available(200, 400), given.points_available(9000, None)) == (
         300,
         200,
         9000,
     )
     with pytest.raises(NotEnoughPoints, match="never repeated"):
-        given.points_given(401, 400)
+        given.points_available(401, 400)
 
 
 def test_a_plate_seen_edge_on_shows_what_it_has():

@@ -1,20 +1,21 @@
-"""Every method conforms; `bench.conformance` says to what."""
+"""Every method conforms; `bench.conformance.checks` says to what."""
 
 import pytest
 
-from bench import conformance
-from bench.conformance import CHECKS, reply_of
-from methods import registry
+from bench.conformance import checks
+from bench.conformance.checks import CHECKS
 from methods.base import Unavailable
+from methods.core.registry import MethodRegistry
+from tests.catalog import build, spec
 
 CHEAP = {"ransac10m": "ransac10m[iterations=2000]"}
-NAMES = [CHEAP.get(name, name) for name in registry.available()]
+NAMES = [CHEAP.get(name, name) for name in MethodRegistry().entries]
 
 
 @pytest.fixture(scope="module", params=[*NAMES, "fgr+icp"])
 def method(request):
-    made = registry.build(request.param)
-    reason = registry.unavailable(request.param)
+    made = build(request.param)
+    reason = spec(request.param).unavailable()
     if reason:
         pytest.skip(reason)
     try:
@@ -27,6 +28,5 @@ def method(request):
 @pytest.mark.parametrize("name", CHECKS)
 def test_conforms(method, name, monkeypatch):
     """All checks but the limit of time: how long a call takes on a busy machine says nothing of the method."""
-    monkeypatch.setattr(conformance, "SLOWEST_S", float("inf"))
-    reply = reply_of(method, name)
-    assert reply["status"] == "ok", reply["message"]
+    monkeypatch.setattr(checks, "MAX_CALL_S", float("inf"))
+    CHECKS[name](method)  # raises CheckFailed

@@ -1,4 +1,4 @@
-"""DeepGMR on coordinates along principal axes: what a pose does to it, and that its network takes part."""
+"""DeepGMR on coordinates, by its properties."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from bench.metrics import rmse
+from bench.evaluation.metrics import rmse
 from common.errors import InputError
-from methods import training
-from methods._principal import candidates, distances
 from methods.base import NoSolution
 from methods.deepgmr_resampled import DeepGMRResampled
-from methods.nn.aligned import AlignedNet, in_frame
-from methods.nn.gmr import GmrConfig
-from methods.nn.weights import Card, save
-from tests.methods.made import moved, pose
+from methods.learned.training import build_network
+from methods.learned.weights import WEIGHTS_FOLDER, Card, save
+from tests.methods.clouds import moved, pose
 
 
 def solid(seed: int, n: int = 300) -> np.ndarray:
@@ -32,7 +29,7 @@ def solid(seed: int, n: int = 300) -> np.ndarray:
 def method(tmp_path: Path) -> DeepGMRResampled:
     """With a freshly initialised network: what is tested holds for any weights."""
     torch.manual_seed(0)
-    net = training.build("deepgmr_resampled")
+    net = build_network("deepgmr_resampled")
     file = tmp_path / "w.safetensors"
     save(file, net.state_dict(), Card("deepgmr_resampled", asdict(net.config), {}))
     made = DeepGMRResampled(weights=str(file), precision="float32")
@@ -67,29 +64,7 @@ def test_bad_clouds(method: DeepGMRResampled) -> None:
             method.register(bad, bad)
 
 
-def test_what_the_network_sees_lies_together() -> None:
-    source, T = solid(0), pose(4)
-    target = source @ T[:3, :3].T
-    found = candidates(source, target, 1.0, 400)
-    assert found.distances[0] < 1e-6 and (np.diff(found.distances) >= 0).all()
-    a, b = in_frame(torch.from_numpy(source), torch.from_numpy(target), found, 24)
-    assert b.shape == (24, 300, 3) and torch.allclose(a, b[0], atol=1e-6) and not torch.allclose(a, b[1], atol=1e-2)
-    assert np.allclose(np.cov(a.numpy().T), np.diag(np.diag(np.cov(a.numpy().T))), atol=1e-9)
-
-
-def test_distances_against_brute_force() -> None:
-    source, target, T = solid(0, 40), solid(1, 50), pose(5)
-    every = np.linalg.norm((source @ T[:3, :3].T + T[:3, 3])[:, None] - target[None], axis=2).min(axis=1)
-    found = distances(source, target, T[None, :3, :3], T[None, :3, 3], 0.5, 40)
-    assert found == pytest.approx(np.sort(every)[:20].mean())
-
-
-def test_features_that_are_not_coordinates_are_refused() -> None:
-    with pytest.raises(ValueError, match="xyz"):
-        AlignedNet(GmrConfig())
-
-
 def test_weights_of_another_method_are_refused() -> None:
-    file = next((Path(training.__file__).parent / "weights").glob("deepgmr_shapes40*"))
+    file = next(WEIGHTS_FOLDER.glob("deepgmr_shapes40*"))
     with pytest.raises(InputError, match="'deepgmr', not 'deepgmr_resampled'"):
         DeepGMRResampled(weights=str(file)).setup("cpu", 0, "shapes40")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from bench.metrics import rmse
+from bench.evaluation.metrics import rmse
 from methods.base import NoSolution
 from methods.pca import PrincipalAxes
 

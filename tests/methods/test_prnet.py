@@ -1,141 +1,24 @@
-"""PRNet: its draws, its rounds, its losses, the method with a tiny weight file."""
+"""PRNet as a method."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import numpy as np
 import pytest
 import torch
 
-from bench.conformance import CHECKS, reply_of
-from common.errors import InputError
-from methods import registry, training
-from methods.nn.matching import motion_loss, moved
+from bench.conformance.checks import CHECKS
 from methods.nn.prnet import PrnetConfig, PrnetNet
 from methods.prnet import Prnet, PrnetSmall
-from tests.methods.made import pose
-from tests.methods.test_dcp import clouds, write
+from tests.catalog import build
+from tests.methods.weight_files import write_weights
 
 TINY = PrnetConfig(k=5, widths=(8, 12), features=16, heads=2, inner=24)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-
-
-def estimate(net: PrnetNet, source: torch.Tensor, target: torch.Tensor):  # type: ignore[no-untyped-def]
-    return net.estimate(net.prepare(source, target), source, target)
-
-
-def test_rounds_compose(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer is the product of the rounds' motions, each of the source as moved by those before it."""
-    net, (source, target) = PrnetNet(TINY).eval(), clouds()
-    steps = [torch.from_numpy(pose(s))[None].repeat(2, 1, 1) for s in range(3)]
-    seen = []
-
-    def round_(_prepared: object, cloud: torch.Tensor, _target: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        seen.append(cloud)
-        return steps[len(seen) - 1], torch.zeros(()), torch.zeros(())
-
-    monkeypatch.setattr(net, "round", round_)
-    made = estimate(net, source, target)
-    torch.testing.assert_close(made.T, steps[2] @ steps[1] @ steps[0])
-    torch.testing.assert_close(seen[2], moved(steps[1] @ steps[0], source))
-    for found, wanted in zip(made.rounds, (steps[0], steps[1] @ steps[0], made.T), strict=True):
-        torch.testing.assert_close(found, wanted)
-
-
-def test_a_true_pose_stays_when_every_match_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    net = PrnetNet(TINY).eval()
-    source, _ = clouds()
-    T = torch.from_numpy(np.stack([pose(1), pose(2)]))
-    monkeypatch.setattr(net, "keypoints", lambda features, points: (features, points))
-    monkeypatch.setattr(net, "matches", lambda scores: torch.eye(scores.shape[1]).expand_as(scores))
-    made = estimate(net, source, moved(T, source))
-    for found in made.rounds:
-        torch.testing.assert_close(found, T, atol=1e-5, rtol=1e-5)
-
-
-def test_keypoints_are_those_of_the_longest_features() -> None:
-    net = PrnetNet(TINY)
-    features, points = torch.randn(2, 30, 16), torch.randn(2, 30, 3)
-    chosen, where = net.keypoints(features, points)
-    for b in range(2):
-        longest = features[b].norm(dim=1).argsort(descending=True)[:20]
-        assert torch.equal(chosen[b], features[b, longest]) and torch.equal(where[b], points[b, longest])
-
-
-def test_matches_are_hard_with_the_softmax_s_gradient() -> None:
-    net = PrnetNet(TINY).eval()
-    scores, weight = torch.randn(1, 6, 8, requires_grad=True), torch.randn(1, 6, 8)
-    found = net.matches(scores)
-    assert torch.equal(found.detach().round(), torch.nn.functional.one_hot(scores.argmax(-1), 8).float())
-    ours = torch.autograd.grad((found * weight).sum(), scores)[0]
-    torch.testing.assert_close(ours, torch.autograd.grad((scores.softmax(-1) * weight).sum(), scores)[0])
-
-
-def test_drawn_matches_follow_the_softmax() -> None:
-    """Adding Gumbel noise and taking the largest draws from the softmax."""
-    net = PrnetNet(TINY).train()
-    scores = torch.tensor([0.0, 1.0, 2.0, -1.0]).expand(1, 20_000, 4)
-    shares = net.matches(scores).mean(dim=1)[0]
-    torch.testing.assert_close(shares, scores[0, 0].softmax(-1), atol=0.015, rtol=0)
-
-
-def test_draws_differ_and_come_back_with_the_state() -> None:
-    net, like = PrnetNet(TINY), torch.empty(3, 4)
-    first = net.gumbel(like)
-    state = {name: value.clone() for name, value in net.state_dict().items()}
-    second = net.gumbel(like)
-    assert not torch.equal(first, second)
-    net.load_state_dict(state)
-    assert torch.equal(net.gumbel(like), second)
-
-
-def test_the_loss_discounts_rounds_and_adds_cycle_and_alignment() -> None:
-    net, (source, target) = PrnetNet(TINY).train(), clouds()
-    made = estimate(net, source, target)
-    truth = torch.from_numpy(np.stack([pose(4), pose(5)]))
-    by_hand = sum(
-        0.9**i * (motion_loss(made.rounds[i], truth) + 0.1 * made.cycle[i] + 0.1 * made.alignment[i]) for i in range(3)
-    )
-    assert net.loss(made, truth).item() == pytest.approx(float(by_hand.detach()))
-    assert all(value > 0 for value in (*made.cycle, *made.alignment))
-
-
-def test_the_gradient_reaches_every_weight_and_the_temperature() -> None:
-    net, (source, target) = PrnetNet(TINY).train(), clouds()
-    net.loss(estimate(net, source, target), torch.eye(4, dtype=torch.float64)[None]).backward()
-    idle = [name for name, p in net.named_parameters() if p.grad is None or not torch.isfinite(p.grad).all()]
-    assert not idle and net.warmth[2].weight.grad.abs().max() > 0  # type: ignore[union-attr, operator]
-
-
-def test_order_does_not_matter() -> None:
-    net, (source, target) = PrnetNet(TINY).eval(), clouds(40, 30)
-    again = estimate(net, source[:, torch.randperm(40)], target[:, torch.randperm(30)])
-    torch.testing.assert_close(estimate(net, source, target).T, again.T, atol=1e-3, rtol=1e-3)
-
-
-def test_training_may_start_from_dcp_s_features(tmp_path: Path) -> None:
-    torch.manual_seed(1)
-    features = training.build("dcp_small")
-    file = write(tmp_path / "dcp.safetensors", features, "dcp_small")
-    started = training.Trainer(training.Settings("prnet_small", start=str(file)))
-    for name, value in features.state_dict().items():
-        torch.testing.assert_close(started.network.state_dict()[name], value, atol=1e-3, rtol=1e-3)  # kept in 16 bits
-    assert f"--start {file}" in training.command_of(started.settings)
-    with pytest.raises(InputError, match="the network wants no such tensor"):
-        training.Trainer(training.Settings("deepgmr", start=str(file)))
 
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> PrnetSmall:
     torch.manual_seed(0)
-    file = write(tmp_path_factory.mktemp("w") / "w.safetensors", PrnetNet(TINY), "prnet_small")
-    made = registry.build(f"prnet_small[weights={file}]")
+    file = write_weights(tmp_path_factory.mktemp("w") / "w.safetensors", PrnetNet(TINY), "prnet_small")
+    made = build(f"prnet_small[weights={file}]")
     made.setup("cpu", 0, "shapes40")
     assert isinstance(made, PrnetSmall)
     return made
@@ -143,8 +26,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> PrnetSmall:
 
 @pytest.mark.parametrize("name", [c for c in CHECKS if c != "known poses"])
 def test_conforms_even_untrained(tiny: PrnetSmall, name: str) -> None:
-    reply = reply_of(tiny, name)
-    assert reply["status"] == "ok", reply["message"]
+    CHECKS[name](tiny)  # raises CheckFailed
 
 
 def test_the_default_sizes_are_the_paper_s() -> None:

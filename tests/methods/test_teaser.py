@@ -1,18 +1,13 @@
-"""TEASER++ through the shim (or an installed teaserpp_python), and how it fails where it cannot be had."""
+"""TEASER++ as a method."""
 
-import subprocess
-import sys
-import zipfile
-from pathlib import Path
+from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.spatial.transform import Rotation
 
-from methods import _teaser_native as native
-from methods.base import NoSolution, Unavailable, rigid
+from methods.base import Unavailable
 from methods.teaser import Teaser
-from tests.methods.test_geometric import problem
+from tests.methods.clouds import turned_pair
 
 
 @pytest.fixture(scope="module")
@@ -25,21 +20,9 @@ def teaser() -> Teaser:
     return method
 
 
-def test_most_matches_wrong_and_still_the_least_squares_pose_of_the_right_ones(teaser: Teaser) -> None:
-    rng = np.random.default_rng(0)
-    p, q = rng.uniform(-1, 1, size=(2, 300, 3))
-    truth = rigid(Rotation.random(random_state=3).as_matrix(), np.array([0.1, 0.2, 0.3]))
-    q[:60] = p[:60] @ truth[:3, :3].T + truth[:3, 3] + rng.uniform(-0.002, 0.002, size=(60, 3))
-    T, clique = native.solve(p, q, 0.01, 5.0)
-    kabsch, _ = Rotation.align_vectors(q[:60] - q[:60].mean(axis=0), p[:60] - p[:60].mean(axis=0))
-    assert 60 <= clique <= 65
-    assert np.abs(T[:3, :3] - kabsch.as_matrix()).max() < 3e-3
-    assert np.abs(T - truth).max() < 5e-3
-
-
 @pytest.mark.parametrize("degrees", [20, 179])
 def test_it_maps_source_into_target_and_repeats_bit_for_bit(teaser: Teaser, degrees: float) -> None:
-    source, target, truth = problem(degrees)
+    source, target, truth = turned_pair(degrees)
     teaser.begin(1)
     T = teaser.register(source, target)
     assert np.abs(T - truth).max() < 1e-3
@@ -49,96 +32,13 @@ def test_it_maps_source_into_target_and_repeats_bit_for_bit(teaser: Teaser, degr
 
 
 def test_scale_changes_nothing_but_the_translation(teaser: Teaser) -> None:
-    a, b = (teaser.register(*problem(40, scale=s)[:2]) for s in (1.0, 1000.0))
+    a, b = (teaser.register(*turned_pair(40, scale=s)[:2]) for s in (1.0, 1000.0))
     assert np.allclose(a[:3, :3], b[:3, :3], atol=1e-4)
     assert np.allclose(1000 * a[:3, 3], b[:3, 3], atol=0.5)
 
 
 def test_the_cap_on_matches_is_obeyed(teaser: Teaser) -> None:
-    source, target, truth = problem(40)
+    source, target, truth = turned_pair(40)
     capped = Teaser(limit=50)
     assert np.abs(capped.register(source, target) - truth).max() < 1e-2
     assert capped.scratch.notes["clique"] <= 50 < capped.scratch.notes["matches"]
-
-
-def test_no_agreeing_matches_is_no_solution(teaser: Teaser) -> None:
-    p, q = np.random.default_rng(0).uniform(-1, 1, size=(2, 12, 3))
-    with pytest.raises(NoSolution):
-        native.solve(p, q, 1e-6, 1.0)
-    source, target, _ = problem(40)
-    for bad in (source[:0], source[:2], np.full_like(source, np.nan)):
-        with pytest.raises(NoSolution):
-            teaser.register(bad, target)
-
-
-def test_it_prints_nothing(teaser: Teaser, capfd: pytest.CaptureFixture[str]) -> None:
-    teaser.register(*problem(40)[:2])
-    assert capfd.readouterr().out == ""
-
-
-@pytest.fixture
-def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """An empty cache and no teaserpp_python."""
-    monkeypatch.setenv("BENCH_CACHE", str(tmp_path))
-    monkeypatch.setattr(native.importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(native.sys, "platform", "linux")
-    monkeypatch.setattr(native.platform, "machine", lambda: "x86_64")
-    return tmp_path
-
-
-def test_without_compiler_or_platform_it_is_unavailable_with_a_mend(
-    bare: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(native.shutil, "which", lambda name: None)
-    with pytest.raises(Unavailable, match=r"install g\+\+"):
-        Teaser.check_available()
-    monkeypatch.setattr(native.platform, "machine", lambda: "aarch64")
-    with pytest.raises(Unavailable, match="no wheel for linux aarch64"):
-        Teaser.check_available()
-
-
-def test_without_network_or_with_another_file_it_is_unavailable_and_leaves_nothing(
-    bare: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(native.shutil, "which", lambda name: "/usr/bin/g++")
-
-    def refuse(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.CompletedProcess(command, 1, "", "a warning\nERROR: no connection")
-
-    monkeypatch.setattr(subprocess, "run", refuse)
-    with pytest.raises(
-        Unavailable, match=r"pip cannot fetch cmeel-teaser-plusplus==2\.0: ERROR: no connection; connect"
-    ):
-        native.build()
-
-    def forge(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        place = Path(command[command.index("--dest") + 1])
-        place.mkdir()
-        (place / "x.whl").write_bytes(b"not it")
-        return subprocess.CompletedProcess(command, 0, "", "")
-
-    monkeypatch.setattr(subprocess, "run", forge)
-    with pytest.raises(Unavailable, match=r"x\.whl has SHA-256"):
-        native.build()
-    assert not native.folder().exists() and not list(bare.glob("tmp*"))
-
-
-def test_unpacking_stays_in_its_folder(tmp_path: Path) -> None:
-    wheel = tmp_path / "w.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr(f"{native.PREFIX}/include/a.h", "1")
-        archive.writestr(f"{native.PREFIX}/include/../../../escaped.h", "2")
-        archive.writestr("other.py", "3")
-    native.unpack(wheel, tmp_path / "out" / "in")
-    assert {f.name for f in tmp_path.rglob("*.h")} == {"a.h", "escaped.h"}
-    assert all((tmp_path / "out" / "in") in f.parents for f in tmp_path.rglob("*.h"))
-    assert not list(tmp_path.rglob("other.py"))
-
-
-def test_the_command_says_where_or_why() -> None:
-    done = subprocess.run([sys.executable, "-m", "methods._teaser_native"], capture_output=True, text=True, timeout=300)
-    assert (
-        native.BUILT in {f.name for f in Path(done.stdout.strip().removeprefix("TEASER++: ")).iterdir()}
-        if done.returncode == 0
-        else ("teaser is unavailable" in done.stderr)
-    )

@@ -1,4 +1,4 @@
-"""A method that ends its process when it is asked for its Gaussians."""
+"""A method that ends its process when its Gaussians are requested."""
 
 import os
 

@@ -1,0 +1,1 @@
+"""Command line: flags, and the handlers of the commands."""

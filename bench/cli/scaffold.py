@@ -1,0 +1,58 @@
+"""`bench.py new NAME`: write a working method and its test from templates."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from bench.planning.config import default_domain
+from bench.storage.environment import ROOT
+from common.errors import InputError
+from methods.core.registry import MethodRegistry
+
+
+def write(name: str, plugins: Path | None) -> tuple[Path, Path]:
+    """Write a method and its test into a plug-in folder, created if missing, or into `methods/` and `tests/`; return both paths.
+
+    Raises:
+        InputError: the name is taken or cannot name a module, or a file exists already or cannot be written.
+    """
+    _check_name(name, plugins)
+    method = (plugins or ROOT / "methods") / f"{name}.py"
+    test = (plugins or ROOT / "tests" / "methods") / f"test_{name}.py"
+    words = {
+        "name": name,
+        "cls": "".join(part.capitalize() for part in name.split("_")),
+        "title": name.replace("_", " ").capitalize(),
+        "plugins": "Path(__file__).parent" if plugins else "None",
+        "domain": default_domain(),
+    }
+    for file, template in ((method, "method.py.txt"), (test, "test.py.txt")):
+        text = Template((files("bench.templates") / template).read_text(encoding="utf-8")).substitute(words)
+        if plugins is None:
+            text = text.replace("from pathlib import Path\n\n", "")
+        _write(file, text)
+    return method, test
+
+
+def _check_name(name: str, plugins: Path | None) -> None:
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
+        raise InputError(
+            f"new {name}: use lower-case letters, digits and _, such as my_method; the name is that of a module"
+        )
+    if name in MethodRegistry(plugins if plugins and plugins.is_dir() else None).entries:
+        raise InputError(f"new {name}: a method of that name exists; choose another")
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("x", encoding="utf-8") as handle:
+            handle.write(text)
+    except FileExistsError:
+        raise InputError(f"{file}: exists already; remove it or choose another name") from None
+    except OSError as error:
+        raise InputError(f"{file}: cannot be written ({error}); give another --plugins") from error

@@ -1,0 +1,1 @@
+"""Check that a method conforms to the contract."""

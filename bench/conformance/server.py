@@ -1,0 +1,21 @@
+"""Server of a method's process that also answers conformance checks."""
+
+from __future__ import annotations
+
+from bench.conformance.checks import CHECKS, CheckFailed, CheckRequest
+from bench.isolation.protocol import Reply
+from bench.isolation.server import HANDLERS, serve
+from bench.storage.outcome import Status
+from methods.base import Method
+
+
+def check(method: Method, _device: str, request: CheckRequest) -> Reply:
+    """Run a check; `message` is its remark, or what is wrong with status `error`."""
+    try:
+        return Reply(message=CHECKS[request.name](method))
+    except CheckFailed as failure:
+        return Reply(Status.ERROR, message=str(failure))
+
+
+if __name__ == "__main__":
+    serve({**HANDLERS, CheckRequest: check})

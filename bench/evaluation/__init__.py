@@ -1,0 +1,1 @@
+"""Evaluation of stored poses: metrics, statistics, conventions, tables, comparison of runs."""

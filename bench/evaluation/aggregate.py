@@ -1,0 +1,414 @@
+"""Tables of a run, computed from the poses that `bench.evaluation.loader` reads from the results database.
+
+An outcome with status `skipped` was not run: it is listed, but is in no denominator. Every other outcome was run, and counts
+as answered only if its status is `ok` and its pose is a rigid matrix; otherwise its errors are infinite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.evaluation import metrics, statistics
+from bench.evaluation.conventions import DEFAULT, Convention, add_information_rmse
+from bench.evaluation.loader import GROUP_COLUMNS, KEY_COLUMNS, POSE_COLUMNS, RunData
+from bench.storage.csv_writer import csv_blocks
+from common.files import write_atomically
+from common.rigid import is_rigid
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FAILURES = ("no_solution", "invalid", "error", "timeout", "crash", "out_of_memory")
+"""Statuses of problems that were run but not answered."""
+
+ENDED = ("ok", "no_solution", "invalid")
+"""Statuses of calls that returned by themselves, so that their duration is meaningful."""
+
+OVERLAPS = tuple(np.round(np.linspace(0, 1, 11), 1).tolist())
+"""Bin edges of overlap."""
+
+TRIALS = [
+    *KEY_COLUMNS,
+    "object",
+    "category",
+    "angle_deg",
+    "translation",
+    "overlap",
+    "status",
+    *metrics.COLUMNS,
+    "time_ms",
+    "peak_mb",
+    "kind",
+    "symmetry",
+    "batch",
+    "gpu_memory_mb",
+]
+POSES = [
+    *KEY_COLUMNS,
+    "status",
+    *POSE_COLUMNS,
+    "time_ms",
+    "peak_mb",
+    "device",
+    "threads",
+    "message",
+    "phase",
+    "kind",
+    "notes",
+]
+POSES += ["batch", "gpu_memory_mb"]
+
+
+def trials(loaded: RunData) -> pd.DataFrame:
+    """Return the outcomes of the accuracy phase with their errors, sorted by key; columns `TRIALS`.
+
+    A pose that is not a rigid matrix gets status `invalid`, whatever the database says. Errors of a failure are infinite,
+    those of a skipped outcome NaN. `rmse_symmetric` is NaN where the object's symmetry is unknown.
+
+    Raises:
+        ValueError: an outcome that was run has no problem.
+    """
+    accuracy = np.flatnonzero(loaded.outcomes["phase"] == "accuracy")
+    frame = loaded.outcomes[["kind", *KEY_COLUMNS, "status", "time_ms", "peak_mb", "batch", "gpu_memory_mb"]].take(
+        accuracy
+    )
+    frame = frame.reset_index(drop=True)
+    row = _rows_of(loaded.problems, frame)
+    poses = loaded.outcomes[POSE_COLUMNS].to_numpy()[accuracy].reshape(-1, 4, 4)
+    claimed = (frame["status"] == "ok").to_numpy()
+    answered = claimed & np.concatenate([is_rigid(poses[chunk]) for chunk in metrics.chunks(len(poses))])
+    frame["status"] = _with_invalid(frame["status"], claimed & ~answered)
+    for name in ("object", "category", "angle_deg", "translation", "overlap", "symmetry"):
+        frame[name] = _take_column(loaded.problems[name], row)
+    skipped, known = (frame["status"] == "skipped").to_numpy(), frame["symmetry"].notna().to_numpy()
+    for name, values in _errors(loaded, poses, answered, row).items():
+        unknown = ~known & ~answered if name == "rmse_symmetric" else False
+        frame[name] = np.where(skipped | unknown, np.nan, values)
+    return frame[TRIALS]
+
+
+def _rows_of(problems: pd.DataFrame, outcomes: pd.DataFrame) -> NDArray[np.intp]:
+    """Return the row of each outcome's problem; -1 for a skipped outcome without a problem."""
+    import pandas as pd
+
+    ids = outcomes["problem"].cat
+    row = pd.Index(problems["problem"]).get_indexer(ids.categories)[ids.codes]
+    missing = (row < 0) & (outcomes["status"] != "skipped").to_numpy()
+    if missing.any():
+        raise ValueError(f"outcomes without a problem: {sorted(set(outcomes['problem'][missing]))[:3]}")
+    return np.asarray(row, dtype=np.intp)
+
+
+def _with_invalid(status: pd.Series[Any], invalid: NDArray[np.bool_]) -> pd.Series[Any]:
+    """Set the status to `invalid` in the given rows; categories in alphabetical order."""
+    import pandas as pd
+
+    names = sorted({*status.cat.categories, "invalid"})
+    codes = np.asarray(pd.Index(names).get_indexer(status.cat.categories))[status.cat.codes]
+    return pd.Series(pd.Categorical.from_codes(np.where(invalid, names.index("invalid"), codes), pd.Index(names)))
+
+
+def _take_column(column: pd.Series[Any], row: NDArray[np.intp]) -> Any:
+    """Return the values (rows,) of a column of the problems, missing where row is -1; text as sorted categories."""
+    import pandas as pd
+
+    if column.dtype.kind == "f":
+        return np.append(column.to_numpy(), np.nan)[row]
+    codes, words = pd.factorize(column, sort=True)
+    return pd.Categorical.from_codes(np.append(codes, -1)[row], words)
+
+
+def _errors(
+    loaded: RunData, poses: NDArray[np.float64], answered: NDArray[np.bool_], row: NDArray[np.intp]
+) -> dict[str, NDArray[np.float64]]:
+    """Return each column of `metrics.COLUMNS` (B,), infinite where not answered; evaluated per symmetry group."""
+    table = {name: np.full(len(row), np.inf) for name in metrics.COLUMNS}
+    symmetries = loaded.problems["symmetry"].fillna("").astype(str).to_numpy()
+    for symmetry in np.unique(symmetries):
+        member = np.append(symmetries == symmetry, False)  # the last entry serves row -1
+        rows = np.flatnonzero(answered & member[row])
+        errors = metrics.evaluate(poses[rows], row[rows], loaded.scenes, str(symmetry) or None)
+        for name, values in errors.items():
+            table[name][rows] = values
+    return table
+
+
+def summary(trials: pd.DataFrame, criterion: Convention) -> pd.DataFrame:
+    """Return one row per method, data set, condition and number of points; columns `summary_columns`.
+
+    Repeats of a problem are not independent: recall and the mean over answered are means over problems of the mean over
+    repeats, medians are over problems of the median over repeats, and intervals are over problems (Wilson's for recall,
+    bootstraps otherwise). Medians are over all problems that were run, so they are infinite where half or more failed.
+    The spread over seeds has separate columns. The time of a batch is divided by its pairs; `batch` is the largest size.
+    """
+    import pandas as pd
+
+    groups = trials.groupby(GROUP_COLUMNS, sort=True, observed=True)
+    rows = [dict(zip(GROUP_COLUMNS, key, strict=True)) | _summarize(group, criterion, key) for key, group in groups]
+    return pd.DataFrame(rows, columns=pd.Index(summary_columns(criterion)))
+
+
+def summary_columns(criterion: Convention) -> list[str]:
+    """Return the columns of `summary`; the error columns carry the name of the convention's error."""
+    m = criterion.metric
+    names = [
+        *GROUP_COLUMNS,
+        "problems",
+        "answered",
+        f"{m}_mean_answered",
+        f"{m}_median",
+        "recall",
+        "recall_low",
+        "recall_high",
+    ]
+    names += [
+        "rre_deg_median",
+        "rte_median",
+        "time_ms_median",
+        "time_ms_p95",
+        "kind",
+        "answer_rate",
+        "distinct_problems",
+    ]
+    names += [f"{m}_mean_low", f"{m}_mean_high", "recall_seed_sd", "mean_distance_answered"]
+    names += ["rmse_symmetric_mean_answered", "recall_symmetric", "recall_symmetric_low", "recall_symmetric_high"]
+    names += [*FAILURES, "skipped", "peak_mb_max", f"{m}_median_low", f"{m}_median_high"]
+    names += [f"{m}_seed_sd", f"{m}_problem_sd", "time_ms_mean", "batch", "gpu_memory_mb_max"]
+    return list(dict.fromkeys(names))
+
+
+def _summarize(group: pd.DataFrame, criterion: Convention, key: tuple[Any, ...]) -> dict[str, Any]:
+    """Compute one row of `summary` without its key."""
+    m = criterion.metric
+    evaluated = group[group["status"] != "skipped"]
+    answered = evaluated[evaluated["status"] == "ok"]
+    errors, counts = answered[m].to_numpy(), group["status"].value_counts()
+    distinct = evaluated["problem"].nunique()
+    means, medians = _over_repeats(answered, m, "mean"), _over_repeats(evaluated, m, "median")
+    low, high = statistics.bootstrap_mean(means.to_numpy(), *map(str, key))
+    median = statistics.bootstrap_median(medians.to_numpy())
+    times = evaluated.loc[evaluated["status"].isin(ENDED), "time_ms"].dropna()
+    seed, problem = statistics.spread(answered["problem"].cat.codes.to_numpy(), errors)
+    return (
+        {"problems": len(evaluated), "answered": len(answered), f"{m}_mean_answered": means.mean()}
+        | {f"{m}_median": medians.median(), f"{m}_median_low": median[0], f"{m}_median_high": median[1]}
+        | _recall(evaluated["success"], distinct, "recall")
+        | {"rre_deg_median": evaluated["rre_deg"].median(), "rte_median": evaluated["rte"].median()}
+        | {"time_ms_median": times.median(), "time_ms_p95": times.quantile(0.95), "time_ms_mean": times.mean()}
+        | {"kind": group["kind"].iloc[0], "answer_rate": len(answered) / len(evaluated) if len(evaluated) else np.nan}
+        | {"distinct_problems": distinct, f"{m}_mean_low": low, f"{m}_mean_high": high}
+        | {f"{m}_seed_sd": seed, f"{m}_problem_sd": problem, "recall_seed_sd": _seed_sd(evaluated)}
+        | {"mean_distance_answered": answered["mean_distance"].mean()}
+        | _symmetric(evaluated, answered)
+        | {status: int(counts.get(status, 0)) for status in (*FAILURES, "skipped")}
+        | {"peak_mb_max": evaluated["peak_mb"].max(), "gpu_memory_mb_max": evaluated["gpu_memory_mb"].max()}
+        | {"batch": group["batch"].max()}
+    )
+
+
+def _over_repeats(rows: pd.DataFrame, column: str, how: str) -> pd.Series[float]:
+    """Return one value per problem, the mean or median of its repeats; the column itself without repeats."""
+    if not (rows["repeat"] > 0).any():
+        return rows[column]
+    return rows.groupby("problem", observed=True, sort=True)[column].agg(how)
+
+
+def _recall(success: pd.Series[float], distinct: int, name: str) -> dict[str, float]:
+    """Return the share of successes and its Wilson interval over distinct problems; NaN where success is undefined."""
+    share = float(success.mean(skipna=False)) if len(success) else np.nan
+    low, high = statistics.wilson(np.nan_to_num(share) * distinct, distinct)
+    interval = {f"{name}_low": float(low), f"{name}_high": float(high)}
+    return {name: share} | (interval if not np.isnan(share) else dict.fromkeys(interval, np.nan))
+
+
+def _seed_sd(evaluated: pd.DataFrame) -> float:
+    """Return the standard deviation of recall over repeats; NaN without repeats."""
+    shares = evaluated["success"].groupby(evaluated["repeat"]).mean()
+    return float(shares.std(ddof=1)) if len(shares) > 1 else np.nan
+
+
+def _symmetric(evaluated: pd.DataFrame, answered: pd.DataFrame) -> dict[str, float]:
+    """Return mean and recall@0.2 of `rmse_symmetric` over the objects whose symmetry is known."""
+    known = evaluated[evaluated["symmetry"].notna()]
+    limit = DEFAULT.limits[0][1]
+    hits = (known["rmse_symmetric"] < limit).astype(float)
+    mean = {"rmse_symmetric_mean_answered": answered["rmse_symmetric"].mean()}
+    return mean | _recall(hits, known["problem"].nunique(), "recall_symmetric")
+
+
+def per_category(trials: pd.DataFrame, criterion: Convention) -> pd.DataFrame:
+    """Return one row per group and category: recall over problems run, mean error over answered."""
+    return _aggregate(trials, ["category"], criterion)
+
+
+def by_angle(trials: pd.DataFrame, edges: Sequence[float], criterion: Convention) -> pd.DataFrame:
+    """Return one row per group and non-empty bin [angle_low, angle_high) of the rotation angle in degrees.
+
+    Edges 0 and 180 are added, so that every problem is in a bin; the last bin includes 180.
+    """
+    return _aggregate(_binned(trials, edges), ["angle_low", "angle_high"], criterion, times=True)
+
+
+def by_overlap(trials: pd.DataFrame, criterion: Convention) -> pd.DataFrame:
+    """Return one row per group and non-empty bin [overlap_low, overlap_high) of the overlap; the last bin includes 1."""
+    binned = _binned(trials, OVERLAPS, "overlap", 1.0)
+    return _aggregate(binned, ["overlap_low", "overlap_high"], criterion)
+
+
+def _binned(frame: pd.DataFrame, edges: Sequence[float], by: str = "angle_deg", top: float = 180.0) -> pd.DataFrame:
+    """Return the rows with a value, with columns <name>_low and <name>_high: the bin of the value between 0 and `top`."""
+    cuts = np.unique([0.0, *(float(e) for e in edges if 0 < e < top), top])
+    kept = frame[frame[by].notna()]
+    bins = np.clip(np.searchsorted(cuts, kept[by], side="right") - 1, 0, len(cuts) - 2)
+    name = by.removesuffix("_deg")
+    return kept.assign(**{f"{name}_low": cuts[bins], f"{name}_high": cuts[bins + 1]})
+
+
+def _aggregate(trials: pd.DataFrame, by: list[str], criterion: Convention, times: bool = False) -> pd.DataFrame:
+    """Return counts, means and recall per group and `by`; optionally median times."""
+    ok, m = trials["status"] == "ok", criterion.metric
+    work = trials[[*GROUP_COLUMNS, *by, m, "success"]].assign(
+        ok=ok, answered_error=trials[m].where(ok), time_ms=trials["time_ms"].where(trials["status"].isin(ENDED))
+    )
+    groups = work[trials["status"] != "skipped"].groupby([*GROUP_COLUMNS, *by], sort=True, observed=True)
+    columns = {
+        "problems": ("ok", "size"),
+        "answered": ("ok", "sum"),
+        f"{m}_mean_answered": ("answered_error", "mean"),
+        "recall": ("success", "mean"),
+        **({"time_ms_median": ("time_ms", "median")} if times else {}),
+        f"{m}_median": (m, "median"),
+    }
+    return groups.agg(**columns).reset_index()
+
+
+def cdf(trials: pd.DataFrame, criterion: Convention) -> pd.DataFrame:
+    """Return per group the share of problems run with an error up to each value that occurs; it ends at the answer rate."""
+    m = criterion.metric
+    curves = trials.loc[trials["status"] != "skipped", [*GROUP_COLUMNS, m]]
+    order = np.lexsort(
+        [curves[m], curves["points"], *(curves[n].cat.codes for n in ("condition", "dataset", "method"))]
+    )
+    curves = curves.take(order)
+    groups = curves.groupby(GROUP_COLUMNS, sort=False, observed=True)[m]
+    curves["fraction"] = (groups.cumcount() + 1) / groups.transform("size")
+    steps = curves[np.isfinite(curves[m])]
+    same = np.all([steps[n].to_numpy()[:-1] == steps[n].to_numpy()[1:] for n in [*GROUP_COLUMNS, m]], axis=0)
+    return steps[np.append(~same, True)[: len(steps)]].reset_index(drop=True)
+
+
+def timed(loaded: RunData) -> pd.DataFrame:
+    """Return the outcomes that times are taken from: the timing phase if the run has one, else the accuracy phase."""
+    outcomes = loaded.outcomes[loaded.outcomes["status"] != "skipped"]
+    phase = "timing" if (outcomes["phase"] == "timing").any() else "accuracy"
+    timed_rows = outcomes["phase"].isin((phase, "batch"))
+    kept = outcomes.loc[timed_rows.to_numpy(), [*KEY_COLUMNS, "status", *TIMED]]
+    return kept.assign(angle_deg=_take_column(loaded.problems["angle_deg"], _rows_of(loaded.problems, kept)))
+
+
+TIMED = ["time_ms", "peak_mb", "device", "threads", "phase", "kind", "batch", "gpu_memory_mb"]
+
+
+def timing(timed: pd.DataFrame, edges: Sequence[float]) -> pd.DataFrame:
+    """Return one row per method, number of points, device, threads and angle bin, and one over all bins (0 to 180).
+
+    Times and memory are of calls with one pair that returned (`ok`, `no_solution`, `invalid`); `ended` counts them. The
+    status is `ok` if all returned, else the most frequent failure. `throughput_per_s` is 1 / median time of one pair.
+    `pairs_per_s` is the throughput of calls with `batch` pairs, over all angles; both columns are empty for methods
+    without batches.
+    """
+    import pandas as pd
+
+    binned = _binned(timed[timed["batch"] == 1], edges)
+    whole = timed.assign(angle_low=0.0, angle_high=180.0)
+    partial = binned[~all_angles(binned)]
+    work = _split_batches(pd.concat([partial, whole]) if len(partial) else whole)
+    groups = work.groupby(TIMING[:6], sort=True, observed=True)
+    table = groups.agg(
+        time_ms_median=("time", "median"),
+        peak_mb=("memory", "max"),
+        problems=("alone", "sum"),
+        ended=("ended", "sum"),
+        phase=("phase", "first"),
+        kind=("kind", "first"),
+        time_ms_mean=("time", "mean"),
+        batch=("batch", "max"),
+        time_per_pair=("time_per_pair", "median"),
+        gpu_memory_mb=("gpu", "max"),
+    )
+    table["time_ms_p95"] = groups["time"].quantile(0.95)
+    table["throughput_per_s"] = 1000 / table["time_ms_median"].where(table["time_ms_median"] > 0)
+    table["pairs_per_s"] = 1000 / table["time_per_pair"].where(table["time_per_pair"] > 0)
+    failures = work.groupby([*TIMING[:6], "failure"], observed=True).size().reset_index(name="n")
+    worst = failures.sort_values("n", ascending=False, kind="stable").drop_duplicates(TIMING[:6])
+    names = worst.set_index(TIMING[:6])["failure"].astype(object).reindex(table.index)
+    return table.assign(status=names.where(names.notna(), "ok")).reset_index()[TIMING]
+
+
+def _split_batches(timed: pd.DataFrame) -> pd.DataFrame:
+    """Add columns of single-pair calls (alone, ended, time, memory, gpu, failure) and of batches (batch, time_per_pair)."""
+    alone, ended = timed["batch"] == 1, timed["status"].isin(ENDED)
+    size = timed["batch"].where(~alone)
+    largest = timed.assign(size=size).groupby(TIMING[:6], observed=True)["size"].transform("max")
+    return timed.assign(
+        alone=alone,
+        ended=ended & alone,
+        time=timed["time_ms"].where(ended & alone),
+        memory=timed["peak_mb"].where(alone),
+        gpu=timed["gpu_memory_mb"].where(alone),
+        failure=timed["status"].where(~ended & alone),
+        batch=size,
+        time_per_pair=timed["time_ms"].where(ended & (size == largest)),
+    )
+
+
+def stages(stages: pd.DataFrame) -> pd.DataFrame:
+    """Return the median milliseconds of each stage per method and number of points, over the calls that reached it."""
+    medians = stages.groupby(["method", "points", "stage"], sort=True, observed=True)["time_ms"].agg(["median", "size"])
+    return medians.rename(columns={"median": "time_ms_median", "size": "calls"}).reset_index()
+
+
+TIMING = ["method", "points", "angle_low", "angle_high", "device", "threads", "status", "time_ms_median", "time_ms_p95"]
+TIMING += ["throughput_per_s", "peak_mb", "problems", "ended", "phase", "kind", "time_ms_mean"]
+TIMING += ["batch", "pairs_per_s", "gpu_memory_mb"]
+
+
+def all_angles(timing: pd.DataFrame) -> pd.Series[bool]:
+    """Return which rows of `timing` cover all rotation angles, 0 to 180 degrees."""
+    return (timing["angle_low"] == 0) & (timing["angle_high"] == 180)
+
+
+def add_success(loaded: RunData, criterion: Convention, table: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Return `trials` (or the given table) with the convention's `success`, and `rmse_information` if known or needed."""
+    table = trials(loaded) if table is None else table
+    if loaded.information or "rmse_information" in criterion.columns:
+        table = add_information_rmse(table, loaded)
+    return table.assign(success=criterion.success(table))
+
+
+def tables(loaded: RunData, criterion: Convention, table: pd.DataFrame | None = None) -> dict[str, pd.DataFrame]:
+    """Return every table of a run by the name of its CSV; `table` is the result of `add_success` if already computed."""
+    table = add_success(loaded, criterion) if table is None else table
+    edges, times = loaded.run["config"]["angle_bins"], timed(loaded)
+    return {
+        "poses": loaded.outcomes[POSES],
+        "trials": table,
+        "summary": summary(table, criterion),
+        "per_category": per_category(table, criterion),
+        "by_angle": by_angle(table, edges, criterion),
+        "by_overlap": by_overlap(table, criterion),
+        "cdf": cdf(table, criterion),
+        "stages": stages(loaded.stages),
+        "timing": timing(times, edges),
+    }
+
+
+def write_csvs(frames: dict[str, pd.DataFrame], folder: Path) -> list[Path]:
+    """Write the tables as `folder/<name>.csv`, atomically; floats in their shortest exact form."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return [write_atomically(folder / f"{name}.csv", csv_blocks(table)) for name, table in frames.items()]

@@ -1,0 +1,327 @@
+"""Read a run's results database column by column: a million outcomes take seconds and a few hundred megabytes."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.evaluation.metrics import MEAN_DISTANCE_POINTS, Moments, Scenes, moments
+from bench.storage.database import open_to_read, translate_errors
+from common.errors import InputError
+from common.parallel import parallel_map
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+POSE_COLUMNS = [f"t{row}{column}" for row in range(4) for column in range(4)]
+GROUP_COLUMNS = ["method", "dataset", "condition", "points"]
+KEY_COLUMNS = [*GROUP_COLUMNS, "problem", "repeat", "seed"]
+
+_TAGS = ["problem", "dataset", "condition", "points", "object", "category", "angle_deg", "translation", "overlap"]
+_TAGS += ["symmetry", "digest"]
+_TEXTS = ["phase", "method", "problem", "kind", "dataset", "condition", "status", "device", "message"]
+_COUNTS = ["repeat", "points", "seed", "threads", "batch"]
+_MEASURED = ["time_ms", "peak_mb", "gpu_memory_mb"]
+_CHUNK = 1_000  # rows read at once: larger chunks leave the processor's cache and are slower
+_CLOUDS = 1_000  # problems read at once: the points of each take six kilobytes
+
+
+@dataclass(frozen=True)
+class RunData:
+    """Content of a run's results database.
+
+    Attributes:
+        problems: one row per problem, sorted by id: problem, dataset, condition, points, object, category, angle_deg,
+            translation, overlap, symmetry, digest, and the run's seed and sampler.
+        scenes: ground truth, source pose and evaluation points of the same problems, in the same order.
+        information: (6, 6) matrix of `gt.info` by row of the problem, for problems that have one.
+        outcomes: one row per outcome, sorted by key and phase: `KEY_COLUMNS`, phase, kind, status, the pose in the 16 columns
+            `POSE_COLUMNS` (row-major, NaN without a pose), time_ms, peak_mb, gpu_memory_mb, device, threads, batch,
+            message, notes (JSON). All text columns except notes are categories in alphabetical order.
+        stages: one row per stage of a timed outcome, without batches: method, points, stage, time_ms.
+        run: content of `run.json`.
+    """
+
+    problems: pd.DataFrame
+    scenes: Scenes
+    information: dict[int, NDArray[np.float64]]
+    outcomes: pd.DataFrame
+    stages: pd.DataFrame
+    run: dict[str, Any]
+
+
+def load(record: Path, run: dict[str, Any]) -> RunData:
+    """Read a `record.sqlite`; `run` is the content of its `run.json`.
+
+    Raises:
+        InputError: the file is not the results database of a run.
+    """
+    try:
+        with translate_errors(record):
+            clouds = parallel_map(_problems, [record.absolute()], record.stat().st_size > LARGE)
+            outcomes, stages = _outcomes(record), _stages(record)
+            problems, scenes, information = next(clouds)
+    except InputError:
+        raise
+    except (ValueError, sqlite3.OperationalError) as error:  # blobs of other lengths, texts that are not UTF-8
+        raise InputError(f"{record}: the record is damaged ({error}); restore it from a copy") from error
+    problems = problems.assign(seed=run["config"]["seed"], sampler=run["config"]["sampler"])
+    return RunData(problems, scenes, information, outcomes, stages, run)
+
+
+LARGE = 300_000_000
+"""Size of a database in bytes above which its clouds are read in a second process."""
+
+
+def _chunks(record: Path, query: str, size: int = _CHUNK) -> Iterator[list[tuple[Any, ...]]]:
+    """Yield the columns of a query's result, `size` rows at a time."""
+    with contextlib.closing(open_to_read(record)) as db:
+        cursor = db.execute(query)
+        while rows := cursor.fetchmany(size):
+            yield list(zip(*rows, strict=True))
+
+
+def _problems(record: Path) -> tuple[pd.DataFrame, Scenes, dict[int, NDArray[np.float64]]]:
+    import pandas as pd
+
+    query = f"SELECT {', '.join(_TAGS)}, truth, source_pose, eval_points, information FROM problems ORDER BY problem"
+    tags: list[tuple[Any, ...]] = []
+    parts: list[Scenes] = []
+    information: dict[int, NDArray[np.float64]] = {}
+    for columns in _chunks(record, query, _CLOUDS):
+        *_, truth, source_pose, points, infos = columns
+        matrices = {len(tags) + i: _matrices([b], 6)[0] for i, b in enumerate(infos) if b is not None}
+        information |= matrices
+        tags += zip(*columns[: len(_TAGS)], strict=True)
+        clouds = [np.frombuffer(b, np.float32).reshape(-1, 3) for b in points]
+        parts.append(scenes_of(_matrices(truth), _matrices(source_pose), clouds))
+    frame = pd.DataFrame(tags, columns=pd.Index(_TAGS))
+    for name in ("angle_deg", "translation", "overlap"):
+        frame[name] = frame[name].astype("float64")  # SQLite stores NaN as NULL
+    return frame, join_scenes(parts), information
+
+
+def _matrices(blobs: Any, size: int = 4) -> NDArray[np.float64]:
+    return np.frombuffer(b"".join(blobs), np.float64).reshape(-1, size, size)
+
+
+def scenes_of(
+    truth: NDArray[np.float64], source_pose: NDArray[np.float64], clouds: list[NDArray[np.float32]]
+) -> Scenes:
+    """Build `Scenes` from true poses (P, 4, 4), poses of the source (P, 4, 4) and evaluation points, P arrays (n, 3)."""
+    first = np.zeros((len(clouds), MEAN_DISTANCE_POINTS, 3), dtype=np.float32)
+    count = np.array([len(c) for c in clouds], dtype=np.intp)
+    mean, root = np.zeros((len(clouds), 3)), np.zeros((len(clouds), 3, 3))
+    for i, cloud in enumerate(clouds):
+        first[i, : len(cloud)] = cloud[:MEAN_DISTANCE_POINTS]
+    for size in np.unique(count):
+        rows = np.flatnonzero(count == size)
+        part = moments(np.stack([clouds[i] for i in rows]))
+        mean[rows], root[rows, :, : part.root.shape[-1]] = part.mean, part.root
+    return Scenes(truth, source_pose, Moments(mean, root), first, count)
+
+
+def join_scenes(parts: list[Scenes]) -> Scenes:
+    """Concatenate scenes."""
+    if not parts:
+        parts = [scenes_of(np.zeros((0, 4, 4)), np.zeros((0, 4, 4)), [])]
+    truth, pose, clouds, first, count = zip(*parts, strict=True)
+    mean, root = zip(*clouds, strict=True)
+    joined = Moments(np.concatenate(mean), np.concatenate(root))
+    return Scenes(np.concatenate(truth), np.concatenate(pose), joined, np.concatenate(first), np.concatenate(count))
+
+
+_REPEATED = [
+    "phase",
+    "method",
+    "kind",
+    "dataset",
+    "condition",
+    "points",
+    "repeat",
+    "seed",
+    "status",
+    "device",
+    "threads",
+    "batch",
+    "message",
+]
+_SEPARATOR = "\x1f"
+
+
+def _outcomes(record: Path) -> pd.DataFrame:
+    """Read the outcomes. SQLite joins the repetitive columns to one text, so that a row costs one table lookup, not twelve."""
+    import pandas as pd
+
+    joined = f"printf('{_SEPARATOR.join(['%s'] * len(_REPEATED))}', {', '.join(_REPEATED)})"
+    keys, problems = _TextEncoder(), _TextEncoder()
+    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in ("key", "problem", *_MEASURED, "pose", "notes")}
+    interned: dict[str, str] = {}
+    query = f"SELECT {joined}, problem, notes, pose, {', '.join(_MEASURED)} FROM outcomes"
+    for texts, ids, notes, poses, *measured in _chunks(record, query):
+        parts["key"].append(keys.encode(texts))
+        parts["problem"].append(problems.encode(ids))
+        parts["notes"].append(np.array(list(map(interned.setdefault, notes, notes)), dtype=object))
+        for name, values in zip(_MEASURED, measured, strict=True):
+            parts[name].append(np.array(values, dtype=np.float64))  # SQLite stores NaN as NULL
+        parts["pose"].append(_poses(poses))
+    if not parts["key"]:
+        parts = {name: [np.zeros((0, 16) if name == "pose" else 0, dtype=np.int32)] for name in parts}
+    whole = {name: np.concatenate(parts.pop(name)) for name in list(parts)}
+    frame = pd.DataFrame(_split(whole.pop("key"), keys.words, ids=(whole.pop("problem"), problems.words)))
+    for name in (*_MEASURED, "notes"):
+        frame[name] = whole[name]
+    frame[POSE_COLUMNS] = whole["pose"]
+    return in_order(frame)
+
+
+class _TextEncoder:
+    """Integer codes of texts, in order of first occurrence."""
+
+    def __init__(self) -> None:
+        self._codes: defaultdict[str, int] = defaultdict(itertools.count().__next__)
+
+    def encode(self, texts: Iterable[str]) -> NDArray[np.int32]:
+        """Return the code of each text."""
+        return np.fromiter(map(self._codes.__getitem__, texts), dtype=np.int32)
+
+    @property
+    def words(self) -> list[str]:
+        """Texts by code."""
+        return list(self._codes)
+
+
+def _split(key: NDArray[np.int32], keys: list[str], ids: tuple[NDArray[np.int32], list[str]]) -> dict[str, Any]:
+    """Split the joined keys (rows,) into columns: texts as categories, counts as integers; add the problem ids."""
+    import pandas as pd
+
+    fields = list(zip(*(text.split(_SEPARATOR, len(_REPEATED) - 1) for text in keys), strict=True)) or [()] * len(
+        _REPEATED
+    )
+    table: dict[str, Any] = {"problem": pd.Categorical.from_codes(ids[0], pd.Index(ids[1], dtype=object))}
+    for name, values in zip(_REPEATED, fields, strict=True):
+        if name in _COUNTS:
+            table[name] = np.array([int(v) for v in values], dtype=np.int64)[key]
+        else:
+            codes, words = pd.factorize(np.array(values, dtype=object))
+            table[name] = pd.Categorical.from_codes(codes[key], pd.Index(words))
+    return table
+
+
+def _poses(blobs: tuple[bytes | None, ...]) -> NDArray[np.float64]:
+    """Decode poses (n, 16), NaN where missing."""
+    none = np.full(16, np.nan).tobytes()
+    return np.frombuffer(b"".join(none if b is None else b for b in blobs), np.float64).reshape(-1, 16)
+
+
+def in_order(outcomes: pd.DataFrame) -> pd.DataFrame:
+    """Sort outcomes by key and phase, and their text columns' categories alphabetically."""
+    kept = outcomes.copy(deep=False)
+    for name in _TEXTS:
+        text = kept[name].astype("category").cat.remove_unused_categories()
+        kept[name] = text.cat.reorder_categories(sorted(text.cat.categories))
+    order = [kept[n].cat.codes if n in _TEXTS else kept[n] for n in ("phase", *reversed(KEY_COLUMNS))]
+    return kept.take(np.lexsort([np.asarray(o) for o in order])).reset_index(drop=True)
+
+
+def _stages(record: Path) -> pd.DataFrame:
+    """Read the stages of the timed outcomes, see `bench.evaluation.aggregate.timed`."""
+    import orjson
+    import pandas as pd
+
+    methods, names = _TextEncoder(), _TextEncoder()
+    parts: list[tuple[NDArray[Any], ...]] = [tuple(np.zeros(0, dtype=np.int32) for _ in range(4))]
+    query = f"SELECT method, points, stages FROM outcomes WHERE phase = ({TIMED}) AND batch = 1 AND stages != '{{}}'"
+    for methods_of_rows, points, texts in _chunks(record, query):
+        stages = orjson.loads("[" + ",".join(texts) + "]")
+        times = np.fromiter(itertools.chain.from_iterable(map(dict.values, stages)), dtype=np.float64)
+        calls = np.repeat(np.arange(len(stages)), np.fromiter(map(len, stages), dtype=np.int64))
+        stage = names.encode(itertools.chain.from_iterable(stages))
+        parts.append((methods.encode(methods_of_rows)[calls], np.array(points)[calls], stage, times))
+    method, size, stage, ms = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return pd.DataFrame(
+        {
+            "method": pd.Categorical.from_codes(method, pd.Index(methods.words, dtype=object)),
+            "points": size.astype(np.int64),
+            "stage": pd.Categorical.from_codes(stage, pd.Index(names.words, dtype=object)),
+            "time_ms": ms.astype(np.float64),
+        }
+    )
+
+
+TIMED = (
+    "SELECT CASE WHEN EXISTS (SELECT 1 FROM outcomes WHERE phase = 'timing' AND status != 'skipped') "
+    "THEN 'timing' ELSE 'accuracy' END"
+)
+
+
+def merge(parts: list[RunData], names: list[str]) -> RunData:
+    """Merge several runs, to report them together.
+
+    Raises:
+        InputError: runs differ in a problem, or both contain the same method on the same problems.
+    """
+    import pandas as pd
+
+    for i, later in enumerate(parts):
+        for earlier, name in zip(parts[:i], names, strict=False):
+            _check_mergeable(earlier, later, name, names[i])
+    problems = pd.concat([p.problems for p in parts], ignore_index=True)
+    scenes = join_scenes([p.scenes for p in parts])
+    starts = np.cumsum([0, *(len(p.problems) for p in parts)])
+    infos = {int(s) + row: m for s, p in zip(starts, parts, strict=False) for row, m in p.information.items()}
+    first = np.flatnonzero(~problems["problem"].duplicated().to_numpy())
+    order = first[np.argsort(problems["problem"].to_numpy()[first], kind="stable")]
+    new_row = {int(old): new for new, old in enumerate(order)}
+    text = dict.fromkeys(_TEXTS, str)
+    outcomes = pd.concat([p.outcomes.astype(text) for p in parts], ignore_index=True)
+    return RunData(
+        problems.take(order).reset_index(drop=True),
+        scenes.take(order),
+        {new_row[row]: m for row, m in infos.items() if row in new_row},
+        in_order(outcomes),
+        pd.concat([p.stages for p in parts], ignore_index=True),
+        _merged_run([p.run for p in parts]),
+    )
+
+
+def _check_mergeable(a: RunData, b: RunData, name_a: str, name_b: str) -> None:
+    """Check that problems with the same id are the same, and that no outcome occurs twice."""
+    both = a.problems.merge(b.problems, on="problem", suffixes=("", "_b"))
+    changed = both[both["digest"] != both["digest_b"]]
+    if len(changed):
+        raise InputError(
+            f"{name_a} and {name_b}: problem {changed['problem'].iloc[0]} has different clouds (another seed, other "
+            f"angles or other data); report them separately"
+        )
+    keys = [
+        set(x.outcomes[["method", "dataset", "condition", "points", "phase"]].itertuples(index=False)) for x in (a, b)
+    ]
+    if twice := {k for k in keys[0] & keys[1] if k.phase == "accuracy"}:
+        k = min(twice)
+        raise InputError(
+            f"{name_a} and {name_b}: both contain {k.method} on {k.dataset}/{k.condition}/{k.points}; "
+            f"bench.py compare {name_a} {name_b} compares them"
+        )
+
+
+def _merged_run(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Merge the `run.json` of runs: configuration and environment of the first, everything else of all."""
+    merged = dict(runs[0])
+    merged["command"] = " ; ".join(r["command"] for r in runs)
+    for name in ("problem_sets", "data", "methods", "unavailable"):
+        merged[name] = {k: v for r in runs for k, v in r.get(name, {}).items()}
+    merged["notes"] = list(dict.fromkeys(n for r in runs for n in r.get("notes", [])))
+    merged["config"] = runs[0]["config"] | {
+        "angle_bins": sorted({edge for r in runs for edge in r["config"]["angle_bins"]})
+    }
+    return merged

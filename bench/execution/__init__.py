@@ -1,0 +1,1 @@
+"""Execute a run: worker pool, timing phase, progress."""

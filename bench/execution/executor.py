@@ -1,0 +1,94 @@
+"""Run task batches in processes of this machine (loky) or on the workers of a Dask scheduler, both through joblib."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from bench.execution import pool_worker
+from bench.execution.context import RunContext
+from bench.isolation import interrupt
+from bench.planning.tasks import Task
+from bench.storage.outcome import Outcome
+from common.errors import InputError
+
+CONNECT_TIMEOUT_S = 15
+
+
+class WorkerLost(Exception):
+    """A process of the pool died; the outcomes it had not returned are lost."""
+
+
+def run_batches(batches: Iterable[list[Task]], context: RunContext) -> Iterator[tuple[Task, list[Outcome]]]:
+    """Yield what `pool_worker.solve_batch` returns for each task batch, in order of completion.
+
+    Raises:
+        WorkerLost: a process of this machine's pool was killed. (A Dask scheduler gives its batch to another worker.)
+    """
+    from joblib import Parallel, delayed
+    from joblib.externals.loky.process_executor import BrokenProcessPool
+
+    with _backend(context) as options:
+        pool = Parallel(return_as="generator_unordered", batch_size=1, **options)
+        try:
+            calls = (delayed(pool_worker.solve_batch)(batch) for batch in batches if not interrupt.requested())
+            for outcomes in pool(calls):
+                yield from outcomes
+        except BrokenProcessPool as error:
+            raise WorkerLost(str(error).split("\n")[0]) from error
+
+
+@contextmanager
+def _backend(context: RunContext) -> Iterator[dict[str, Any]]:
+    """Yield options for joblib; end the workers' method processes afterwards."""
+    if context.scheduler:
+        from joblib import parallel_config
+
+        with _dask(context.scheduler) as client, parallel_config(backend="dask", n_jobs=-1):
+            yield {}
+            client.run(pool_worker.close_all)
+        return
+    try:
+        yield {"backend": "loky", "n_jobs": context.jobs}
+    finally:
+        pool_worker.close_all()
+        if context.jobs != 1:
+            from joblib.externals.loky import get_reusable_executor
+
+            get_reusable_executor().shutdown(wait=True, kill_workers=interrupt.requested())
+
+
+def notify_workers() -> None:
+    """Send SIGINT to the local pool workers, which then return their finished outcomes.
+
+    As Ctrl-C in a terminal, the signal goes to this process's own process group; method processes have their own.
+    """
+    import psutil
+
+    for process in psutil.Process().children():
+        with contextlib.suppress(psutil.Error, ProcessLookupError):
+            if os.getpgid(process.pid) == os.getpgrp():
+                process.send_signal(signal.SIGINT)
+
+
+@contextmanager
+def _dask(scheduler: str) -> Iterator[Any]:
+    try:
+        from distributed import Client
+    except ImportError:
+        raise InputError("--backend dask: distributed is missing; pip install -r requirements-cluster.txt") from None
+    try:
+        client = Client(scheduler, timeout=CONNECT_TIMEOUT_S)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError) as error:
+        reason = str(error).split("\n")[0]
+        raise InputError(f"--scheduler {scheduler}: no answer ({reason}); start one with: dask scheduler") from error
+    with client:
+        if not client.scheduler_info()["workers"]:
+            raise InputError(
+                f"--scheduler {scheduler}: it has no workers; start one with: dask worker {scheduler} --nthreads 1"
+            )
+        yield client

@@ -1,0 +1,180 @@
+"""Pool worker: generate a task's problems, run the method in its subprocess, validate the poses."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import threading
+import time
+from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from bench.isolation import interrupt
+from bench.isolation.process import MethodProcess
+from bench.isolation.protocol import Limits, MethodSetup, PairReply, RegisterRequest, Reply
+from bench.planning.tasks import Task
+from bench.storage.outcome import Outcome, Phase, Status, pose_fault
+from common.errors import InputError
+from datasets.problems import Problem, call_seed
+
+FLUSH_INTERVAL_S = 15.0
+"""A worker returns its outcomes at least this often, or after one call if that takes longer."""
+
+T = TypeVar("T")
+
+_processes: dict[MethodSetup, MethodProcess] = {}
+_lock = threading.Lock()  # a Dask worker may have several threads
+
+
+def solve_batch(tasks: list[Task]) -> list[tuple[Task, list[Outcome]]]:
+    """Return the outcomes of tasks: of all their problems, or of those solved before the flush interval or Ctrl-C.
+
+    Raises:
+        InputError: the first problem, or the method's input, is broken. If a later problem is broken, the outcomes before
+            it are returned; the remaining tasks, run again, begin with it.
+    """
+    interrupt.install_handler()
+    solved: list[tuple[Task, list[Outcome]]] = [(task, []) for task in tasks]
+    try:
+        with _lock, contextlib.suppress(interrupt.Interrupted), contextlib.closing(_generate_ahead(tasks)) as generated:
+            process = _process_for(tasks[0].setup, tasks[0].limits)
+            calls = _until(time.monotonic() + FLUSH_INTERVAL_S, _calls(tasks, generated))
+            with contextlib.closing(process.replies(calls)) as replies:
+                for (number, problems), reply in replies:
+                    task, outcomes = solved[number]
+                    outcomes += to_outcomes(task.setup, problems, reply, Phase.ACCURACY, task.repeat)
+    except InputError:
+        if not any(outcomes for _, outcomes in solved):
+            raise
+    return [(task, outcomes) for task, outcomes in solved if outcomes]
+
+
+def _calls(
+    tasks: list[Task], generated: Iterable[tuple[int, list[Problem]]]
+) -> Iterator[tuple[tuple[int, list[Problem]], RegisterRequest]]:
+    """Yield the calls on problems, each with the task's number and its problems."""
+    for number, problems in generated:
+        for group in _same_sizes(problems):
+            yield (number, group), _request(tasks[number].setup, group, tasks[number].repeat)
+
+
+def _until(deadline: float, calls: Iterable[T]) -> Iterator[T]:
+    """Yield one call, and more until the deadline or until Ctrl-C."""
+    for call in calls:
+        yield call
+        if interrupt.requested() or time.monotonic() > deadline:
+            return
+
+
+def _generate_ahead(tasks: list[Task]) -> Generator[tuple[int, list[Problem]]]:
+    """Yield the problems of tasks batch by batch with the task's number; generate the next while a method works."""
+
+    def generate(number: int, task: Task, first: int) -> tuple[int, list[Problem]]:
+        keys = task.keys[first : first + task.batch]
+        return number, [task.group.problem(key) for key in keys]
+
+    pool, pending = ThreadPoolExecutor(1), None
+    try:
+        for number, task in enumerate(tasks):
+            for first in range(0, len(task.keys), task.batch):
+                previous, pending = pending, pool.submit(generate, number, task, first)
+                if previous:
+                    yield previous.result()
+        if pending:
+            yield pending.result()
+    finally:
+        pool.shutdown(wait=not interrupt.requested(), cancel_futures=True)
+
+
+def solve_problems(process: MethodProcess, problems: list[Problem], phase: Phase, repeat: int) -> list[Outcome]:
+    """Run a method on problems. Pairs whose clouds have equal sizes are registered in one call."""
+    setup, outcomes = process.setup, list[Outcome]()
+    for group in _same_sizes(problems):
+        reply = process.call(_request(setup, group, repeat))
+        outcomes += to_outcomes(setup, group, reply, phase, repeat)
+    return outcomes
+
+
+def _same_sizes(problems: list[Problem]) -> list[list[Problem]]:
+    """Group problems by the sizes of their clouds."""
+    groups: dict[tuple[int, int], list[Problem]] = {}
+    for problem in problems:
+        groups.setdefault((len(problem.source), len(problem.target)), []).append(problem)
+    return list(groups.values())
+
+
+def _request(setup: MethodSetup, problems: list[Problem], repeat: int) -> RegisterRequest:
+    """Build the request for problems, with the seed of the first. Only clouds and a seed leave this process."""
+    seed = call_seed(problems[0], setup.method.text, repeat)
+    return RegisterRequest([p.source for p in problems], [p.target for p in problems], seed)
+
+
+def to_outcomes(setup: MethodSetup, problems: list[Problem], reply: Reply, phase: Phase, repeat: int) -> list[Outcome]:
+    """Convert the reply to a call into one outcome per problem; a failed call fails each of its problems.
+
+    Raises:
+        InputError: the method's input is wrong.
+    """
+    n = len(problems)
+    return [
+        Outcome(
+            setup.method.text,
+            problem.key.id,
+            pair.status,
+            phase,
+            repeat,
+            problem.key.seed,
+            pair.pose,
+            time_ms=reply.time_ms / n,
+            peak_mb=reply.peak_mb,
+            message=pair.message,
+            device=setup.device,
+            threads=setup.threads,
+            batch=n,
+            stages={name: ms / n for name, ms in reply.stages.items()},
+            notes=reply.notes,
+            gpu_memory_mb=reply.gpu_memory_mb,
+        )
+        for problem, pair in zip(problems, validate_reply(reply, n), strict=True)
+    ]
+
+
+def validate_reply(reply: Reply, n: int = 1) -> list[PairReply]:
+    """Return the validated result of each of n pairs: `invalid` where the pose is not rigid, `skipped` if unavailable.
+
+    Raises:
+        InputError: the method's input is wrong.
+    """
+    status, message = reply.status, reply.message
+    if status == Status.INPUT:
+        raise InputError(message)
+    if status == Status.UNAVAILABLE:
+        status, message = Status.SKIPPED, f"unavailable: {message}"
+    if status == Status.OK and len(reply.pairs) != n:
+        status, message = Status.INVALID, f"register_batch returned {len(reply.pairs)} results for {n} pairs"
+    if status != Status.OK:
+        return [PairReply(status, message=message if n == 1 else f"in a batch of {n}: {message}")] * n
+    return [_validate_pair(pair) for pair in reply.pairs]
+
+
+def _validate_pair(pair: PairReply) -> PairReply:
+    if pair.status == Status.OK and (fault := pose_fault(pair.pose)):
+        return PairReply(Status.INVALID, message=fault)
+    return pair
+
+
+def _process_for(setup: MethodSetup, limits: Limits) -> MethodProcess:
+    """Return the warm process of a setup; end the one before it, so that one method process works at a time."""
+    if setup not in _processes:
+        close_all()
+        _processes[setup] = MethodProcess(setup, limits)
+    return _processes[setup]
+
+
+@atexit.register
+def close_all() -> None:
+    """End the method processes that this worker keeps."""
+    for process in _processes.values():
+        process.close()
+    _processes.clear()

@@ -1,0 +1,314 @@
+"""A run: generate problems, run every method, time them alone; every outcome is stored as soon as it exists."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from bench.execution.context import RunContext
+from bench.execution.executor import WorkerLost, notify_workers, run_batches
+from bench.execution.progress import ProgressBar
+from bench.execution.timing import TimingPhase
+from bench.isolation import interrupt
+from bench.isolation.process import MethodProcess
+from bench.isolation.protocol import Limits, MethodSetup, Reply
+from bench.planning.config import ORACLE, RECALL_THRESHOLD, RunConfig, differences
+from bench.planning.tasks import (
+    ProblemGroup,
+    Task,
+    batch_tasks,
+    make_groups,
+    make_tasks,
+    method_setup,
+    repeats_and_batch,
+)
+from bench.storage import run_folder
+from bench.storage.database import OutcomeBuffer, ResultsDatabase
+from bench.storage.environment import environment
+from bench.storage.outcome import Outcome, Phase, Status
+from common.errors import InputError
+from datasets.problems import problem_set_sha256
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PROBLEMS_PER_COMMIT = 100
+CHANGED = "changed since; give --fresh to run again, or another --out to keep the existing outcomes"
+CODE_FORM = 2
+"""Form of the stored source hashes; those of another form, by versions with other files, cannot be compared."""
+MAX_WORKER_LOSSES = 3
+"""Workers that may die in a row without any outcome before a run gives up."""
+
+
+def run(config: RunConfig, context: RunContext) -> ResultsDatabase:
+    """Do what remains of a run and return its database.
+
+    Raises:
+        InputError: the folder holds a run of another configuration, or data or weights are broken.
+    """
+    groups = make_groups(config)
+    database = open_database(config, context)
+    notes = collect_notes(config, groups, context)
+    for note in notes:
+        context.console.print(note, highlight=False, soft_wrap=True)
+    digests = record_problems(database, groups, context)
+    setups = [method_setup(config, method, group) for group in groups if not group.skip for method in group.methods]
+    replies = preflight(list(dict.fromkeys(setups)), config.call_limits, context.console)
+    _refuse_other_weights(database, replies, context)
+    facts = describe(config, context, digests, replies)
+    database.put("run", facts | {"notes": _timing_notes(config, context) + notes})
+    usable = {setup for setup, reply in replies.items() if reply.status == Status.OK}
+    record_skipped(database, config, groups, replies)
+    live = [group for group in groups if not group.skip]
+    record_oracle(database, config, live)
+    accuracy(database, config, live, usable, context)
+    TimingPhase(database, config, usable, context).run()
+    database.put("finished", time.strftime("%Y-%m-%dT%H:%M:%S%z"))
+    return database
+
+
+def open_database(config: RunConfig, context: RunContext) -> ResultsDatabase:
+    """Open the database of this configuration in the run's folder, new or to be continued."""
+    if context.fresh and (kept := run_folder.delete_run_files(context.folder)):
+        line = f"{context.folder}: kept files that no run writes: {', '.join(kept)}"
+        context.console.print(line, highlight=False, soft_wrap=True)
+    database = ResultsDatabase(context.folder / run_folder.DATABASE_NAME)
+    known = database.get("hash")
+    if known not in (None, config.hash):
+        raise InputError(
+            f"{context.folder}: holds a run of another configuration{_describe_differences(database, config)}; "
+            "give --fresh to replace it, or another --out"
+        )
+    database.put("hash", config.hash)
+    _refuse_other_code(database, config, context)
+    if known:
+        done = len(database.finished_keys(Phase.ACCURACY)) + len(database.finished_keys(Phase.TIMING))
+        context.console.print(f"continuing: {done} outcomes exist already", highlight=False)
+    return database
+
+
+def _refuse_other_code(database: ResultsDatabase, config: RunConfig, context: RunContext) -> None:
+    """Refuse to mix outcomes of a method with those of a changed version of it."""
+    hashes = {method.text: method.source_hashes() for method in config.every_method}
+    stored = database.get("code") or {}
+    solved = database.methods_with_outcomes()
+    if stored and stored.get("form") != CODE_FORM and solved:
+        line = "this run was begun by an earlier version; whether its methods changed since cannot be checked"
+        context.console.print(line, highlight=False, soft_wrap=True)
+    known = stored.get("methods", {}) if stored.get("form") == CODE_FORM else {}
+    both = solved & known.keys() & hashes.keys()
+    changed = {file for method in both for file, _ in hashes[method].items() ^ known[method].items()}
+    if changed:
+        raise InputError(f"{context.folder}: {', '.join(sorted(changed))} {CHANGED}")
+    database.put("code", {"form": CODE_FORM, "methods": hashes})
+
+
+def _refuse_other_weights(database: ResultsDatabase, replies: dict[MethodSetup, Reply], context: RunContext) -> None:
+    """Refuse changed weights likewise, by the `sha256` that methods note when they are set up."""
+    known, solved = (database.get("run") or {}).get("setup", {}), database.methods_with_outcomes()
+    notes = _setup_notes({setup: reply for setup, reply in replies.items() if setup.method.text in solved})
+    changed = [name for name in notes if name in known and _weights(notes[name]) != _weights(known[name])]
+    if changed:
+        raise InputError(f"{context.folder}: the weights of {', '.join(changed)} {CHANGED}")
+
+
+def _weights(notes: dict[str, Any]) -> dict[str, Any]:
+    """Return the digests of files among the notes of a method, or of the parts of a chain."""
+    return {name: fact for name, fact in notes.items() if name.split()[-1] == "sha256"}
+
+
+def _setup_notes(replies: dict[MethodSetup, Reply]) -> dict[str, dict[str, Any]]:
+    """Return what methods noted when they were set up, by `METHOD on DOMAIN`."""
+    return {f"{setup.method} on {setup.domain}": reply.notes for setup, reply in replies.items() if reply.notes}
+
+
+def _describe_differences(database: ResultsDatabase, config: RunConfig) -> str:
+    """Name the settings that differ from those of the database; empty if the run stopped before it stored them."""
+    stored = database.get("run")
+    lines = differences(stored["config"], json.loads(json.dumps(config.to_json()))) if stored else []
+    return f" (there → here: {'; '.join(lines)})" if lines else ""
+
+
+def collect_notes(config: RunConfig, groups: list[ProblemGroup], context: RunContext) -> list[str]:
+    """Return notes on what differs from the request: broken plug-ins, files left out, skipped groups, fewer points."""
+    notes = [*context.catalog.faults, *dict.fromkeys(remark for group in groups for remark in group.remarks)]
+    notes += [f"{group.name} is skipped: {group.skip}" for group in groups if group.skip]
+    for group in groups:
+        if group.points != group.requested and not group.skip:
+            why = "its points are fixed and split into disjoint halves"
+            notes.append(
+                f"{group.dataset}/{group.condition} has N = {group.points} instead of {group.requested}: {why}"
+            )
+    fewer = [f"{m} {config.limit(m)}" for m in config.every_method if config.limit(m) < config.problems]
+    if fewer:
+        notes.append(f"slow methods get fewer than {config.problems} problems of each condition: {', '.join(fewer)}")
+    return notes
+
+
+def record_problems(database: ResultsDatabase, groups: list[ProblemGroup], context: RunContext) -> dict[str, str]:
+    """Store the ground truth of every new problem; return the SHA-256 of each group's problem set.
+
+    Raises:
+        InputError: the stored problems are not those that are generated now.
+    """
+    known = database.known_problems()
+    live = [group for group in groups if not group.skip]
+    for group in live:
+        _refuse_other_problems(group, known, context)
+    digests: dict[str, str] = {}
+    with ProgressBar(context.console, "problems", sum(k.id not in known for g in live for k in g.keys)) as bar:
+        for group in live:
+            new = [key for key in group.keys if key.id not in known]
+            for start in range(0, len(new), PROBLEMS_PER_COMMIT):
+                problems = [group.problem(key) for key in new[start : start + PROBLEMS_PER_COMMIT]]
+                database.add_problems(problems)
+                known |= {problem.key.id: problem.sha256() for problem in problems}
+                bar.step(len(problems), group.name)
+            digests[group.name] = problem_set_sha256(known[key.id] for key in group.keys)
+    return digests
+
+
+def _refuse_other_problems(group: ProblemGroup, known: dict[str, bytes], context: RunContext) -> None:
+    """Refuse to continue on problems that differ, by generating the first stored one again."""
+    key = next((key for key in group.keys if key.id in known), None)
+    if key is not None and group.problem(key).sha256() != known[key.id]:
+        raise InputError(
+            f"{context.folder}: problem {key.id} is generated differently now, by this version or from changed data; "
+            "bench.py report still reads the run; give --fresh to start over, or another --out"
+        )
+
+
+def preflight(setups: list[MethodSetup], limits: Limits, console: Console) -> dict[MethodSetup, Reply]:
+    """Set every method up once, in one separate process, and print what it loaded or why it is not available.
+
+    Raises:
+        InputError: a method was given bad input, such as weights of another architecture.
+    """
+    replies: dict[MethodSetup, Reply] = {}
+    printed: set[tuple[str, str]] = set()
+    process = MethodProcess(setups[0], limits) if setups else None
+    with ProgressBar(console, "setting up", len(setups)) as bar:
+        for setup in setups:
+            assert process is not None
+            replies[setup] = process.set_up(setup)
+            _print_setup(setup, replies[setup], printed, console)
+            bar.step(1, setup.method.text)
+    if process is not None:
+        process.close()
+    return replies
+
+
+def _print_setup(setup: MethodSetup, reply: Reply, printed: set[tuple[str, str]], console: Console) -> None:
+    if reply.status == Status.INPUT:
+        raise InputError(reply.message)
+    facts = ", ".join(f"{name} {fact}" for name, fact in reply.notes.items())
+    text = f"{setup.method}: {facts}" if facts else ""
+    if reply.status != Status.OK:
+        text = f"{setup.method} is not available on {setup.domain}: {reply.message}"
+    if text and (setup.method.text, text) not in printed:
+        printed.add((setup.method.text, text))
+        console.print(text, highlight=False, soft_wrap=True)
+
+
+def describe(
+    config: RunConfig, context: RunContext, digests: dict[str, str], replies: dict[MethodSetup, Reply]
+) -> dict[str, Any]:
+    """Return the facts of the run for `run.json`."""
+    data_sets = dict.fromkeys([*config.datasets, *(name for grid in config.more for name in grid.datasets)])
+    contents = {dataset.text: dataset.open().contents("test") for dataset in data_sets}
+    machine = {"threads": config.threads, "device": config.device, "jobs": context.jobs}
+    return {
+        "command": context.command,
+        "config": config.to_json() | {"threshold": RECALL_THRESHOLD, "angle_bins": list(config.angles)},
+        "hash": config.hash,
+        "problem_sets": digests,
+        "data": {name: content for name, content in contents.items() if content},
+        "methods": {
+            method.text: {
+                "kind": method.kind,
+                "random": method.random,
+                "variant": method.build().parameters,
+                "doc": method.summary,
+            }
+            for method in config.every_method
+        },
+        "setup": _setup_notes(replies),
+        "unavailable": {s.method.text: r.message for s, r in replies.items() if r.status != Status.OK},
+        "environment": environment() | machine,
+    }
+
+
+def record_skipped(
+    database: ResultsDatabase, config: RunConfig, groups: list[ProblemGroup], replies: dict[MethodSetup, Reply]
+) -> None:
+    """Store an outcome with its reason for every problem that is not run.
+
+    Its status is `skipped` where the data or a package is missing; a method whose own setup fails has failed every problem.
+    """
+    for method in config.every_method:
+        for group in (g for g in groups if method in g.methods):
+            reply = replies.get(method_setup(config, method, group), Reply(Status.UNAVAILABLE))
+            if not group.skip and reply.status == Status.OK:
+                continue
+            status = Status.SKIPPED if group.skip or reply.status == Status.UNAVAILABLE else reply.status
+            reason = group.skip or reply.message
+            keys = group.keys[: config.limit(method)]
+            outcomes = [Outcome(method.text, key.id, status, seed=key.seed, message=reason) for key in keys]
+            database.add_outcomes(outcomes, method.kind, group.columns)
+
+
+def record_oracle(database: ResultsDatabase, config: RunConfig, groups: list[ProblemGroup]) -> None:
+    """Store the true poses as outcomes of a control: scoring must find no error in them."""
+    truth = database.true_poses() if config.oracle else {}
+    for group in groups:
+        keys = [key for key in group.keys if key.id in truth]
+        outcomes = [Outcome(ORACLE, key.id, Status.OK, seed=config.seed, pose=truth[key.id]) for key in keys]
+        database.add_outcomes(outcomes, "control", group.columns)
+
+
+def accuracy(
+    database: ResultsDatabase,
+    config: RunConfig,
+    groups: list[ProblemGroup],
+    usable: set[MethodSetup],
+    context: RunContext,
+) -> None:
+    """Run every method on every problem, in parallel. An outcome is done once it is in the database."""
+
+    def remaining() -> list[Task]:
+        return [
+            task for task in make_tasks(config, groups, database.finished_keys(Phase.ACCURACY)) if task.setup in usable
+        ]
+
+    tasks, losses = remaining(), 0
+    count = sum(len(task.keys) for task in tasks)
+    with interrupt.on_interrupt(notify_workers), ProgressBar(context.console, "registering", count) as bar:
+        while tasks and not interrupt.requested():
+            before = bar.count
+            try:
+                with OutcomeBuffer(database, bar.step) as buffer:
+                    for task, outcomes in run_batches(batch_tasks(tasks, context.jobs), context):
+                        method, group = task.setup.method, task.group
+                        buffer.add(outcomes, method.kind, group.columns, f"{method} on {group.name}")
+            except WorkerLost as loss:
+                if interrupt.requested():  # the worker was interrupted before its handler was installed
+                    break
+                losses = losses + 1 if bar.count == before else 0
+                if losses >= MAX_WORKER_LOSSES:
+                    raise InputError(f"worker processes keep dying ({loss}); try --jobs 1 or fewer --points") from loss
+                line = f"a worker process died ({loss}); its problems are solved again"
+                context.console.print(line, highlight=False)
+            tasks = remaining()
+
+
+def _timing_notes(config: RunConfig, context: RunContext) -> list[str]:
+    """Return notes on how the times of the accuracy phase were taken."""
+    notes = []
+    if context.jobs > 1 or context.scheduler:
+        alone = "the timing table has those taken alone" if config.timing_rounds else "nothing was timed alone"
+        notes = [f"times beside accuracy were taken while several processes worked; {alone}"]
+    if batched := [method.text for method in config.every_method if repeats_and_batch(config, method)[1] > 1]:
+        share = f"times beside accuracy are a batch's over its pairs (--batch {config.batch}; column batch): "
+        notes.append(share + ", ".join(batched))
+    return notes

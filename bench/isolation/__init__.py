@@ -1,0 +1,1 @@
+"""Run a method in its own process."""

@@ -1,0 +1,101 @@
+"""Messages between the benchmark and a method's process. Only clouds and a seed describe a problem to a method."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.storage.outcome import Status
+from methods.core.registry import MethodSpec
+
+Points = NDArray[np.float32]
+NAN = float("nan")
+
+
+@dataclass(frozen=True)
+class MethodSetup:
+    """What a method's process is started with. Equal setups can share a process.
+
+    Attributes:
+        method: the method and the registry that resolves its name.
+        domain: data the method is set up for, such as `modelnet40/first20`; chooses weights.
+        device: torch device string.
+        threads: threads the method may use.
+        seed: seed of the run.
+    """
+
+    method: MethodSpec
+    domain: str
+    device: str = "cpu"
+    threads: int = 1
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a call: `timeout` in seconds, and `memory_gb` of resident memory of the process and its descendants."""
+
+    timeout: float
+    memory_gb: float
+
+
+@dataclass(frozen=True)
+class RegisterRequest:
+    """Register one pair (N, 3) and (M, 3), or a batch of pairs whose clouds have equal sizes, with one seed."""
+
+    sources: Sequence[Points]
+    targets: Sequence[Points]
+    seed: int
+
+
+@dataclass(frozen=True)
+class GaussiansRequest:
+    """Return the mixtures by which the method matches source (N, 3) and target (M, 3)."""
+
+    source: Points
+    target: Points
+    seed: int = 0
+
+
+@dataclass
+class PairReply:
+    """Result for one pair of a call: a pose (4, 4) as the method returned it, or the reason why there is none."""
+
+    status: Status = Status.OK
+    pose: Any = None
+    message: str = ""
+
+
+@dataclass
+class Reply:
+    """Result of one message to a method's process.
+
+    Attributes:
+        status: how the call ended.
+        pairs: one result per pair of the call; empty if the call failed as a whole.
+        message: explanation of a failure.
+        time_ms: duration of the call.
+        peak_mb: growth of the process's resident memory during the call.
+        resident_mb: peak of the process's resident memory.
+        gpu_memory_mb: growth of what torch allocated on a CUDA device.
+        stages: stage name to ms.
+        notes: what the method reported about its own result.
+        extra: result of a request other than registration.
+        killed: whether the process was killed from outside, for example by the out-of-memory killer.
+    """
+
+    status: Status = Status.OK
+    pairs: list[PairReply] = field(default_factory=list)
+    message: str = ""
+    time_ms: float = NAN
+    peak_mb: float = NAN
+    resident_mb: float = NAN
+    gpu_memory_mb: float = NAN
+    stages: dict[str, float] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
+    extra: Any = None
+    killed: bool = False

@@ -1,0 +1,1 @@
+"""Plan a run: configuration, problem groups, tasks."""

@@ -1,0 +1,177 @@
+"""Problem groups of a run, and the tasks of methods on them. No problem is generated here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from bench.isolation.protocol import Limits, MethodSetup
+from bench.planning.config import ExtraGrid, RunConfig
+from datasets.base import DataSet, NotEnoughPoints, PairSet
+from datasets.conditions import condition
+from datasets.problems import Problem, ProblemKey, make_problem
+from datasets.registry import DataSetSpec
+from methods.core.registry import MethodSpec
+
+PROBLEMS_PER_TASK = 20
+"""Maximum problems of a task, or one batch if that is more."""
+PROBLEMS_PER_BATCH = 120
+"""Maximum problems a worker takes at a time, unless one task is more."""
+BATCHES_PER_WORKER = 8
+"""Minimum task batches per worker, if there are enough problems: some take much longer than others."""
+
+
+@dataclass(frozen=True)
+class ProblemGroup:
+    """Problems of one data set, condition and point count.
+
+    Attributes:
+        dataset, condition, points: what the problems are made of.
+        requested: points the user requested.
+        domain: data that learned methods are set up for, such as `modelnet40/first20`.
+        keys: of the problems.
+        skip: the reason why there are no problems, if there are none.
+        remarks: remarks of the data set.
+        methods: methods that are run on the problems.
+    """
+
+    dataset: DataSetSpec
+    condition: str
+    points: int
+    requested: int
+    domain: str
+    keys: tuple[ProblemKey, ...]
+    skip: str = ""
+    remarks: tuple[str, ...] = ()
+    methods: tuple[MethodSpec, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """`dataset/condition/points`."""
+        return f"{self.dataset}/{self.condition}/{self.points}"
+
+    @property
+    def columns(self) -> tuple[str, str, int]:
+        """Key of the group in tables: data set, condition, points."""
+        return self.dataset.text, self.condition, self.points
+
+    @property
+    def is_real(self) -> bool:
+        """Whether the problems are real pairs with their own poses."""
+        return condition(self.condition).real
+
+    def problem(self, key: ProblemKey) -> Problem:
+        """Generate a problem of the group."""
+        return make_problem(self.dataset.open(), key)
+
+
+@dataclass(frozen=True)
+class Task:
+    """Problems of one group for one method, with the seeds of one repeat, `batch` pairs per call."""
+
+    setup: MethodSetup
+    group: ProblemGroup
+    keys: tuple[ProblemKey, ...]
+    limits: Limits
+    repeat: int = 0
+    batch: int = 1
+
+
+def make_groups(config: RunConfig) -> list[ProblemGroup]:
+    """Return the problem groups of a run: data sets x their conditions x point counts, then those of its extra grids.
+
+    A fixed point set provides at most half its points for a condition with independent samples; groups that become equal
+    are merged, with the methods of all of them.
+    """
+    groups: dict[str, ProblemGroup] = {}
+    for grid in (ExtraGrid(config.methods, config.datasets, config.conditions, config.points), *config.more):
+        for dataset in grid.datasets:
+            for text in conditions_for(grid.conditions, dataset):
+                for points in grid.points:
+                    group = make_group(config, dataset, text, points)
+                    methods = groups[group.name].methods if group.name in groups else ()
+                    groups[group.name] = replace(group, methods=tuple(dict.fromkeys([*methods, *grid.methods])))
+    return list(groups.values())
+
+
+def conditions_for(conditions: Iterable[str], dataset: DataSetSpec) -> list[str]:
+    """Return the conditions that fit a data set of objects, or of real pairs."""
+    return [text for text in conditions if condition(text).real == dataset.is_pairs]
+
+
+def make_group(config: RunConfig, dataset: DataSetSpec, text: str, requested: int) -> ProblemGroup:
+    """Return one group, with the points that the data set can provide, and at most as many real pairs as there are."""
+    source = dataset.open()
+    if isinstance(source, PairSet):
+        few = len(source) < config.problems
+        pairs = range(min(len(source), config.problems))
+        real = tuple(ProblemKey(dataset.text, text, requested, i, config.seed, sampler="none") for i in pairs)
+        remark = (f"{dataset} has {len(source)} pairs, and each is used once",) if few else ()
+        domain, remarks = source.domain, (*source.remarks, *remark)
+        return ProblemGroup(dataset, text, requested, requested, domain, real, remarks=remarks)
+    skip, points = "", requested
+    try:
+        points = condition(text).points_available(requested, source.fixed_points)
+    except NotEnoughPoints as reason:
+        skip = str(reason)
+    bounds = (config.angles[0], config.angles[-1])
+    keys = tuple(
+        ProblemKey(dataset.text, text, points, i, config.seed, sampler=config.sampler, angles=bounds)
+        for i in range(config.problems)
+    )
+    return ProblemGroup(dataset, text, points, requested, domain_of(source, text), keys, skip, source.remarks)
+
+
+def domain_of(dataset: DataSet | PairSet, text: str) -> str:
+    """Return the data that a condition's problems come from, such as `modelnet40` or `modelnet40/first20`."""
+    if isinstance(dataset, PairSet) or not condition(text).unseen_half:
+        return dataset.domain
+    return f"{dataset.domain}/first{len(dataset.categories) // 2}"
+
+
+def method_setup(config: RunConfig, method: MethodSpec, group: ProblemGroup) -> MethodSetup:
+    """Return how a method's process is started for a group."""
+    return MethodSetup(method, group.domain, config.device, config.threads, config.seed)
+
+
+def make_tasks(config: RunConfig, groups: Iterable[ProblemGroup], done: set[tuple[str, str, int]]) -> list[Task]:
+    """Return the tasks that remain, method by method. Random methods solve each problem once per repeat.
+
+    Args:
+        config: of the run.
+        groups: of problems.
+        done: (method, problem, repeat) of the outcomes that exist.
+    """
+    groups, tasks = list(groups), list[Task]()
+    for method in config.every_method:
+        repeats, batch = repeats_and_batch(config, method)
+        size = max(PROBLEMS_PER_TASK // batch, 1) * batch
+        for group in (g for g in groups if method in g.methods):
+            setup = method_setup(config, method, group)
+            for repeat in range(repeats):
+                keys = [k for k in group.keys[: config.limit(method)] if (method.text, k.id, repeat) not in done]
+                for start in range(0, len(keys), size):
+                    task_keys = tuple(keys[start : start + size])
+                    tasks.append(Task(setup, group, task_keys, config.call_limits, repeat, batch))
+    return tasks
+
+
+def batch_tasks(tasks: Iterable[Task], workers: int) -> list[list[Task]]:
+    """Group tasks into batches for workers: those of one method process together, which takes up to 2 s to start."""
+    tasks = list(tasks)
+    size = min(sum(len(task.keys) for task in tasks) // (BATCHES_PER_WORKER * workers), PROBLEMS_PER_BATCH)
+    batches: list[list[Task]] = []
+    problems = 0
+    for task in tasks:
+        problems += len(task.keys)
+        if batches and batches[-1][0].setup == task.setup and problems <= size:
+            batches[-1].append(task)
+        else:
+            batches.append([task])
+            problems = len(task.keys)
+    return batches
+
+
+def repeats_and_batch(config: RunConfig, method: MethodSpec) -> tuple[int, int]:
+    """Return how often a method solves each problem, and how many pairs it gets per call."""
+    return (config.repeats if method.random else 1), (config.batch if method.solves_batches else 1)

@@ -1,0 +1,159 @@
+"""`bench.py report`: read the results databases of finished runs and write CSVs and report; no method is run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.evaluation.conventions import Convention, convention
+from bench.evaluation.loader import RunData, load, merge
+from bench.planning.catalog import Catalog
+from bench.storage import run_folder
+from common.errors import InputError
+from common.files import write_atomically
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import Console
+
+    from bench.report import ProblemReplay
+
+RESULTS, REPORTS = Path("results"), Path("reports")
+"""Default folders of runs and reports."""
+
+
+@dataclass(frozen=True)
+class ReportRequest:
+    """Arguments of a report.
+
+    Attributes:
+        folders: folders of the runs; several are reported together.
+        reports: folder with one folder per report.
+        catalog: data sets and methods, for pictures.
+        convention: name of the convention; None for the default.
+        thresholds: limits of success in place of those of the convention.
+        against: whether to show the paper's numbers beside ours.
+        out: name of the report; None to derive it from runs and convention.
+    """
+
+    folders: Sequence[Path]
+    reports: Path
+    catalog: Catalog
+    convention: str | None = None
+    thresholds: Sequence[float] | None = None
+    against: bool = False
+    out: str | None = None
+
+    @property
+    def criterion(self) -> Convention:
+        """Convention with its limits."""
+        return convention(self.convention, self.thresholds)
+
+    @property
+    def plain(self) -> bool:
+        """Whether this is the default report of one run, with its CSVs in the run's folder."""
+        return len(self.folders) == 1 and not self.convention and not self.thresholds and not self.out
+
+    @property
+    def folder(self) -> Path:
+        """The report's folder."""
+        return run_folder.resolve_folder(self.out or self._usual_name, self.reports)
+
+    @property
+    def _usual_name(self) -> str:
+        runs = "+".join(folder.resolve().name for folder in self.folders)
+        limits = "@" + ",".join(f"{t:g}" for t in self.thresholds) if self.thresholds else ""
+        suffix = f".{self.criterion.name}{limits}" if self.convention or self.thresholds else ""
+        return runs + suffix
+
+
+def folder_of(run: Path) -> Path:
+    """Return the folder of a run given by folder or name."""
+    return run if run.is_dir() else RESULTS / run
+
+
+def read(folder: Path) -> RunData:
+    """Read the results database in a run's folder; write nothing.
+
+    Raises:
+        InputError: the database is missing, invalid or incomplete.
+    """
+    from bench.storage.database import ResultsDatabase
+    from bench.storage.run_json import run_json
+
+    if not (folder / "record.sqlite").is_file():
+        csvs_only = (folder / "run.json").is_file()  # such as the packaged reference run
+        fix = "repeat the run with the command in its run.json" if csvs_only else "give the name or folder of a run"
+        raise InputError(f"{folder}: no record.sqlite; {fix}")
+    record = ResultsDatabase(folder / "record.sqlite", read_only=True)
+    try:
+        if record.get("run") is None:
+            raise InputError(f"{folder}: the run stopped before it generated problems; start it again")
+        return load(record.path, run_json(record))
+    finally:
+        record.close()
+
+
+def write(request: ReportRequest, console: Console) -> None:
+    """Write CSVs, tables, figures and page, and print the summary.
+
+    Raises:
+        InputError: see `read`, `bench.evaluation.loader.merge` and `bench.evaluation.conventions.convention`.
+    """
+    from bench.evaluation import aggregate
+    from bench.report import Options, ProblemReplay, begin_report, terminal_summary
+
+    criterion = request.criterion
+    runs = [read(folder) for folder in request.folders]
+    loaded = runs[0] if len(runs) == 1 else merge(runs, [f.name for f in request.folders])
+    replay = ProblemReplay(loaded, request.catalog)
+    frames = aggregate.tables(loaded, criterion, _trials_for(loaded, criterion, replay))
+    reports = request.folder
+    run_folder.check_report_folder(reports)
+    csvs = request.folders[0] if request.plain else reports / "csv"
+    finish = begin_report(loaded, frames, replay, Options(criterion, request.against, csvs, reports))
+    aggregate.write_csvs(frames, csvs)
+    if request.plain:
+        text = json.dumps(loaded.run, indent=2, ensure_ascii=False)
+        write_atomically(csvs / "run.json", text + "\n")
+    finish()
+    console.print(terminal_summary(frames["summary"], frames["timing"], criterion))
+    for note in [*_unanswered_notes(loaded, frames["summary"]), *(loaded.run["notes"] if request.plain else [])]:
+        console.print(note, highlight=False, soft_wrap=True, markup=False)
+    for label, path in (("CSVs", csvs), ("plots", reports), ("report", reports / "report.html")):
+        console.print(f"{label:8}{path}", highlight=False, soft_wrap=True)
+
+
+def _unanswered_notes(loaded: RunData, summary: pd.DataFrame) -> list[str]:
+    """Return for each method that answered no problem how its first problem ended."""
+    answered = summary[summary["problems"] > 0].groupby("method", observed=True)["answered"].sum()
+    notes = []
+    for method in answered.index[answered == 0]:
+        rows = loaded.outcomes[(loaded.outcomes["method"] == method) & (loaded.outcomes["status"] != "skipped")]
+        first = rows.iloc[0]
+        notes.append(f"{method} never answered: {first['status']}, {first['message'] or 'without a message'}")
+    return notes
+
+
+def _trials_for(loaded: RunData, criterion: Convention, replay: ProblemReplay) -> pd.DataFrame:
+    """Return the trials with every error the convention needs.
+
+    Raises:
+        InputError: the run lacks data that the convention needs.
+    """
+    from bench.evaluation import aggregate
+    from bench.report.replay import chamfer
+
+    table = aggregate.trials(loaded)
+    extra = {"chamfer": chamfer(loaded, replay, table)} if criterion.metric == "chamfer" else {}
+    table = aggregate.add_success(loaded, criterion, table.assign(**extra))
+    evaluated = table[table["status"] != "skipped"]
+    if len(evaluated) and evaluated[criterion.metric].isna().all():
+        reasons = "; ".join(f"{name}: {why}" for name, why in replay.missing.items())
+        raise InputError(
+            f"--convention {criterion.name}: {reasons or 'no problem of the run has gt.info, which it needs'}"
+        )
+    return table

@@ -1,0 +1,119 @@
+"""Worst pairs of each method with their clouds, for the rotatable 3D views of the page."""
+
+from __future__ import annotations
+
+import base64
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.evaluation.conventions import Convention
+from bench.evaluation.loader import RunData
+from bench.report import style
+from bench.report.ranking import GROUP_KEY_COLUMNS, group_title
+from bench.report.replay import ProblemReplay, poses_of, subsample
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from datasets.problems import Problem, ProblemKey
+
+PAIRS = 3
+"""Number of worst pairs per method."""
+METHODS = 24
+"""Most methods shown."""
+SHOWN = 500
+"""Points of a cloud that are shown."""
+
+
+def worst_pairs(loaded: RunData, trials: pd.DataFrame, criterion: Convention, replay: ProblemReplay) -> dict[str, Any]:
+    """Return the data of the page's viewer: methods with their pairs, and the clouds of each problem once.
+
+    Only answered pairs are included, since failures have no pose to show.
+    """
+    methods = []
+    clouds: dict[str, dict[str, Any]] = {}
+    for method, rows in _worst(trials, criterion):
+        pairs = [
+            _describe_pair(row, pose, criterion, replay, clouds)
+            for row, pose in zip(rows.to_dict("records"), poses_of(loaded, rows), strict=True)
+        ]
+        methods.append({"name": method, "pairs": [p for p in pairs if p]})
+    data = sorted({str(d) for d in trials["dataset"].unique() if any(c["dataset"] == d for c in clouds.values())})
+    licences = [f"{name}: {replay.licence(name)}" for name in data]
+    return {
+        "methods": [m for m in methods if m["pairs"]],
+        "clouds": clouds,
+        "licences": licences,
+        "missing": replay.missing,
+    }
+
+
+def _worst(trials: pd.DataFrame, criterion: Convention) -> list[tuple[str, pd.DataFrame]]:
+    """Return the answered trials with the largest errors of each method except controls, from different groups if possible."""
+    error = trials[criterion.metric].to_numpy()
+    shown = (trials["status"] == "ok") & (trials["kind"] != "control") & np.isfinite(error)
+    rows = np.flatnonzero(shown)
+    rows = rows[np.argsort(-error[rows], kind="stable")]
+    order = trials[["method", "kind", *GROUP_KEY_COLUMNS]].take(rows)
+    worst = []
+    for name, _ in style.ordered_methods(order)[:METHODS]:
+        own = np.flatnonzero(order["method"] == name)
+        turn = order.take(own).groupby(GROUP_KEY_COLUMNS, observed=True).cumcount()
+        worst.append((name, trials.take(rows[own[np.argsort(turn.to_numpy(), kind="stable")[:PAIRS]]])))
+    return worst
+
+
+def _describe_pair(
+    row: dict[Any, Any],
+    pose: NDArray[np.float64],
+    criterion: Convention,
+    replay: ProblemReplay,
+    clouds: dict[str, dict[str, Any]],
+) -> dict[str, Any] | None:
+    name = str(row["problem"])
+    problem = replay.problem(name)
+    if problem is None:
+        return None
+    clouds.setdefault(name, _encode_clouds(problem) | {"dataset": str(row["dataset"])})
+    error = f"{criterion.label} {style.number(float(row[criterion.metric]))}"
+    angle = f"RRE {style.number(float(row['rre_deg']), 2)}°, RTE {style.number(float(row['rte']))}"
+    return {
+        "problem": name,
+        "group": group_title(tuple(row[n] for n in GROUP_KEY_COLUMNS)),
+        "object": f"{row['category']} · {row['object']}",
+        "error": f"{error}, {angle}",
+        "T": _numbers(pose),
+        "command": command(str(row["method"]), replay.key(name)),
+    }
+
+
+def _encode_clouds(problem: Problem) -> dict[str, Any]:
+    """Encode the clouds as 16-bit integers in base 64, with their unit."""
+    source, target = subsample(problem.source, SHOWN), subsample(problem.target, SHOWN)
+    unit = float(max(np.abs(source).max(), np.abs(target).max(), 1e-9)) / 32767
+    packed = [base64.b64encode(np.round(c / unit).astype("<i2").tobytes()).decode() for c in (source, target)]
+    return {"source": packed[0], "target": packed[1], "unit": unit, "T": _numbers(problem.T_target_source)}
+
+
+def _numbers(T: NDArray[np.float64]) -> list[float]:
+    return [float(f"{v:.7g}") for v in T[:3].ravel()]
+
+
+def command(method: str, key: ProblemKey) -> str:
+    """Return a command that runs the method on this problem again, as the last problem of a small run."""
+    where = [
+        "--datasets",
+        key.dataset,
+        "--conditions",
+        key.condition,
+        "--points",
+        str(key.points),
+        "--seed",
+        str(key.seed),
+    ]
+    poses = [] if key.sampler == "none" else ["--sampler", key.sampler, "--angles", *(f"{a:g}" for a in key.angles)]
+    size = ["--problems", str(key.index + 1), "--preset", "full", "--timing-rounds", "0", "--out", "again"]
+    return shlex.join(["python", "bench.py", "--methods", method, *where, *poses, *size])

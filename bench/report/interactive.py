@@ -1,0 +1,225 @@
+"""Interactive charts of the page: data and layout for Plotly, aggregated before they are embedded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.evaluation.aggregate import all_angles
+from bench.evaluation.conventions import Convention
+from bench.report import style
+from bench.report.ranking import GroupKey, select_group
+from bench.report.tables import Row, group_records
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Chart = dict[str, Any]
+
+STEPS = 160
+"""Most points of a curve."""
+MIN_ERROR = 1e-6
+"""Smaller errors are drawn at this value, so that a logarithmic axis can show exact poses."""
+
+_DASH = {"local": "dashdot", "global": "solid", "learned": "solid", "control": "dot"}
+_SYMBOL = {
+    "o": "circle",
+    "s": "square",
+    "^": "triangle-up",
+    "v": "triangle-down",
+    "P": "cross",
+    "X": "x",
+    "<": "triangle-left",
+    ">": "triangle-right",
+    "h": "hexagon",
+    "p": "pentagon",
+    "*": "star",
+}
+
+
+def _line(method: str, kind: str) -> dict[str, Any]:
+    """Return name, line and marker of a method, as in the figures."""
+    look = style.look(method, kind)
+    dash = "dash" if look.refined and kind != "control" else _DASH.get(kind, "solid")
+    symbol = _SYMBOL[look.marker] + ("-open" if look.refined else "")
+    return {
+        "name": _escape(method),
+        "line": {"color": look.colour, "dash": dash, "width": look.width + 0.3},
+        "marker": {"color": look.colour, "symbol": symbol, "size": 8},
+    }
+
+
+def _escape(text: str) -> str:
+    """Escape a name for Plotly, which interprets some HTML tags, entities and dollar signs."""
+    return style.shorten(text, 28).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("$", "&#36;")
+
+
+def _rounded(values: Any) -> list[float | None]:
+    """Round numbers to five digits, more than a screen shows; None if not finite."""
+    return [float(f"{v:.5g}") if np.isfinite(v) else None for v in np.asarray(values, dtype=float)]
+
+
+def cdf(curves: pd.DataFrame, rows: list[Row], criterion: Convention) -> Chart:
+    """Build the error CDFs of a group; a diamond where a curve reaches 1."""
+    traces = []
+    for row in sorted(rows, key=lambda r: (-np.nan_to_num(r["recall"]), str(r["method"]))):
+        mine = curves[curves["method"] == row["method"]]
+        x, y = np.maximum(mine[criterion.metric].to_numpy(), MIN_ERROR), mine["fraction"].to_numpy()
+        kept = _reduced_rows(y)
+        look = _line(str(row["method"]), str(row["kind"]))
+        ends = [0] * (len(kept) - 1) + [10 if len(y) and y[-1] == 1 else 0]
+        look["line"]["shape"] = "hv"
+        look["marker"] = {"color": look["line"]["color"], "symbol": "diamond", "size": ends}
+        share = "" if np.isnan(row["recall"]) else f"{row['recall']:.2f} "
+        hover = "%{y:.1%} up to %{x:.4g}<extra>" + look["name"] + "</extra>"
+        traces.append(
+            look
+            | {"name": share + look["name"], "mode": "lines+markers", "x": _rounded(x[kept]), "y": _rounded(y[kept])}
+            | {"hovertemplate": hover}
+        )
+    line = [] if criterion.threshold is None else [_vertical_line(criterion.threshold)]
+    right = 1.0 if criterion.unit == "units of the cloud" else None
+    axis = {"title": {"text": f"{criterion.label} ({criterion.unit})"}, "range": [0, right] if right else None}
+    layout = {
+        "xaxis": axis,
+        "yaxis": {"title": {"text": "share of problems"}, "range": [0, 1.03]},
+        "shapes": line,
+    }
+    return {"data": traces, "layout": layout, "log": "xaxis"}
+
+
+def _reduced_rows(y: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Return the rows of a curve to keep: evenly spread over its height, with both ends."""
+    if len(y) <= STEPS:
+        return np.arange(len(y))
+    return np.unique(np.searchsorted(y, np.linspace(y[0], y[-1], STEPS)).clip(max=len(y) - 1))
+
+
+def _vertical_line(x: float) -> dict[str, Any]:
+    """Build a vertical line over the full height."""
+    line = {"width": 1, "color": "#888888"}
+    return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": line}
+
+
+def pareto(rows: list[Row]) -> Chart:
+    """Build recall over median time of a group; a line joins the Pareto-optimal methods."""
+    known = [r for r in rows if np.isfinite(r["time_ms_median"]) and not np.isnan(r["recall"])]
+    traces = [_front([r for r in known if r["kind"] != "control"])]
+    for row in known:
+        low, high = row["recall"] - row["recall_low"], row["recall_high"] - row["recall"]
+        error = {
+            "type": "data",
+            "symmetric": False,
+            "array": _rounded([high]),
+            "arrayminus": _rounded([low]),
+            "thickness": 1,
+        }
+        look = _line(str(row["method"]), str(row["kind"]))
+        look["marker"]["size"] = 11
+        x, y = _rounded([max(row["time_ms_median"], 1e-3)]), _rounded([row["recall"]])
+        hover = "recall %{y:.3f}, %{x:.4g} ms<extra>" + look["name"] + "</extra>"
+        traces.append(look | {"mode": "markers", "x": x, "y": y, "error_y": error, "hovertemplate": hover})
+    axes = {
+        "xaxis": {"title": {"text": "median time for one pair (ms)"}, "type": "log"},
+        "yaxis": {"title": {"text": "recall (failures count)"}, "range": [-0.03, 1.05]},
+    }
+    return {"data": traces, "layout": axes}
+
+
+def _front(rows: list[Row]) -> dict[str, Any]:
+    """Build the Pareto front as a grey line."""
+    best, x, y = -1.0, [], []
+    for row in sorted(rows, key=lambda r: (r["time_ms_median"], -r["recall"])):
+        if row["recall"] > best:
+            best = row["recall"]
+            x.append(max(row["time_ms_median"], 1e-3))
+            y.append(best)
+    line = {"color": "#888888", "width": 1, "dash": "dot", "shape": "hv"}
+    shape = {"mode": "lines", "x": _rounded(x), "y": _rounded(y), "line": line}
+    return shape | {"name": "front", "hoverinfo": "skip"}
+
+
+def by_bins(bins: pd.DataFrame, rows: list[Row], name: str, title: str, criterion: Convention) -> Chart | None:
+    """Build recall and mean error over answered by bins of angle or overlap (`name`); None with fewer than two bins."""
+    if bins[f"{name}_low"].nunique() < 2:
+        return None
+    traces = []
+    for row in rows:
+        mine = bins[bins["method"] == row["method"]]
+        x = _rounded((mine[f"{name}_low"] + mine[f"{name}_high"]) / 2)
+        look = _line(str(row["method"]), str(row["kind"])) | {
+            "mode": "lines+markers",
+            "x": x,
+            "legendgroup": str(row["method"]),
+        }
+        counts = [f"{a} of {p} answered" for a, p in zip(mine["answered"], mine["problems"], strict=True)]
+        hover = "%{y:.4g} at %{x:g}, %{text}<extra>" + look["name"] + "</extra>"
+        look |= {"text": counts, "hovertemplate": hover}
+        traces.append(look | {"y": _rounded(mine["recall"])})
+        traces.append(
+            look
+            | {
+                "y": _rounded(mine[f"{criterion.metric}_mean_answered"]),
+                "yaxis": "y2",
+                "xaxis": "x2",
+                "showlegend": False,
+            }
+        )
+    layout = {
+        "xaxis": {"title": {"text": title}, "domain": [0, 0.45]},
+        "xaxis2": {"title": {"text": title}, "domain": [0.55, 1], "anchor": "y2"},
+        "yaxis": {"title": {"text": "recall (failures count)"}, "range": [-0.03, 1.05]},
+        "yaxis2": {"title": {"text": f"mean {criterion.label} over answered"}, "anchor": "x2", "rangemode": "tozero"},
+    }
+    return {"data": traces, "layout": layout, "log": "yaxis2", "wide": True}
+
+
+def times(timing: pd.DataFrame) -> Chart:
+    """Build median time by number of points."""
+    whole = timing[all_angles(timing)]
+    traces = []
+    for method, kind in style.ordered_methods(whole):
+        mine = whole[whole["method"] == method].sort_values("points")
+        look = _line(method, kind)
+        hover = "%{y:.4g} ms at %{x} points, %{text}<extra>" + look["name"] + "</extra>"
+        data = {
+            "x": mine["points"].tolist(),
+            "y": _rounded(mine["time_ms_median"]),
+            "text": mine["status"].astype(str).tolist(),
+        }
+        traces.append(look | data | {"mode": "lines+markers", "hovertemplate": hover})
+    axes = {
+        "xaxis": {
+            "title": {"text": "points per cloud"},
+            "type": "log",
+            "tickvals": sorted(whole["points"].unique().tolist()),
+        },
+        "yaxis": {"title": {"text": "median time for one pair (ms)"}, "type": "log"},
+    }
+    return {"data": traces, "layout": axes, "wide": True}
+
+
+def all_charts(
+    frames: dict[str, pd.DataFrame], groups: list[GroupKey], criterion: Convention
+) -> dict[str, list[tuple[GroupKey | None, Chart]]]:
+    """Build every chart of the page by section, each with its problem group."""
+    charts: dict[str, list[tuple[GroupKey | None, Chart]]] = {
+        "cdf": [],
+        "pareto": [],
+        "angle": [],
+        "overlap": [],
+        "time": [],
+    }
+    for group in groups:
+        rows = group_records(frames["summary"], group)
+        charts["cdf"].append((group, cdf(select_group(frames["cdf"], group), rows, criterion)))
+        if criterion.limits:
+            charts["pareto"].append((group, pareto(rows)))
+        for name, title in (("angle", "rotation angle (°)"), ("overlap", "overlap (share of the source)")):
+            chart = by_bins(select_group(frames[f"by_{name}"], group), rows, name, title, criterion)
+            charts[name] += [(group, chart)] if chart else []
+    if len(frames["timing"]):
+        charts["time"].append((None, times(frames["timing"])))
+    return charts

@@ -1,0 +1,1 @@
+"""Store outcomes: database, CSV files, environment."""

@@ -1,1 +1,0 @@
-"""Time and memory, ours beside what one would otherwise run. Each module is a command: `python -m benchmarks.NAME`."""

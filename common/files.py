@@ -1,0 +1,49 @@
+"""Write files and folders so that a reader, a crash or a full disk never leaves half of one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from common.errors import storage_error
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path`, which is renamed to `path` if the block succeeds and removed if not.
+
+    The block creates a file or a folder there. A file may replace an existing one; a folder may not.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        if temporary.is_dir():
+            shutil.rmtree(temporary, ignore_errors=True)
+        else:
+            temporary.unlink(missing_ok=True)
+
+
+def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> Path:
+    """Write a file and return its path; an existing file is replaced only if the new one is complete.
+
+    Args:
+        path: the file to write; its folder exists.
+        content: text (written as UTF-8), bytes, or blocks of bytes.
+
+    Raises:
+        StorageError: the disk is full or read-only, or the file may not be written.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        with atomic_path(path) as temporary, temporary.open("wb") as file:
+            file.writelines([data] if isinstance(data, bytes) else data)
+    except OSError as error:
+        if reported := storage_error(error, path):
+            raise reported from error
+        raise
+    return path

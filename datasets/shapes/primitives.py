@@ -1,0 +1,249 @@
+"""Triangle meshes from a few primitives.
+
+A mesh is its triangles (T, 3, 3) float64. z is up, fronts face -y, lengths are about metres (every shape is scaled later).
+Everything is computed as `common.portable` says, so that a shape has the same bits on every machine.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from common import portable
+from common.keys import Random as Random  # what the modules of shapes draw with
+
+Array = NDArray[np.float64]
+Mesh = NDArray[np.float64]
+Span = tuple[float, float]
+LabelledMesh = tuple[Mesh, str]
+T = TypeVar("T")
+
+# With 48 sides a unit circle is true to 1 - cos(pi / 48) = 0.002: "Cinf" holds far below the noise of the protocol.
+SIDES = 48
+
+_CORNERS = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)], dtype=np.float64)
+_FACES = np.array([[0, 1, 3, 2], [4, 6, 7, 5], [0, 4, 5, 1], [2, 3, 7, 6], [0, 2, 6, 4], [1, 5, 7, 3]])
+_CUBE = _CORNERS[_FACES[:, [0, 1, 2, 0, 2, 3]].reshape(-1, 3)]
+
+
+def one_of(rng: Random, *options: T) -> T:
+    """Return one of the options with equal probability."""
+    return options[int(rng.integers(len(options)))]
+
+
+def chance(rng: Random, probability: float) -> bool:
+    """Return True with a probability."""
+    return bool(rng.random() < probability)
+
+
+def join(*meshes: Mesh) -> Mesh:
+    """Concatenate the triangles of meshes."""
+    return np.concatenate(meshes)
+
+
+def move(mesh: Mesh, x: float = 0.0, y: float = 0.0, z: float = 0.0) -> Mesh:
+    """Shift the mesh."""
+    return np.asarray(mesh + np.array([x, y, z]))
+
+
+def stretch(mesh: Mesh, x: float = 1.0, y: float = 1.0, z: float = 1.0) -> Mesh:
+    """Scale the mesh about the origin along each axis."""
+    return np.asarray(mesh * np.array([x, y, z]))
+
+
+def turn(mesh: Mesh, axis: str, angle: float) -> Mesh:
+    """Rotate the mesh counter-clockwise, in radians, about an axis "x", "y" or "z" through the origin."""
+    i, j = {"x": (1, 2), "y": (2, 0), "z": (0, 1)}[axis]
+    turned = mesh.copy()
+    s, c = portable.sin_cos(angle)
+    turned[..., i] = c * mesh[..., i] - s * mesh[..., j]
+    turned[..., j] = s * mesh[..., i] + c * mesh[..., j]
+    return turned
+
+
+def around(mesh: Mesh, n: int) -> Mesh:
+    """Join n copies of the mesh, evenly rotated about z."""
+    return join(*(turn(mesh, "z", 2 * np.pi * k / n) for k in range(n)))
+
+
+def both_sides(mesh: Mesh, axis: int = 0) -> Mesh:
+    """Join the mesh and its mirror image across the plane where coordinate `axis` is 0."""
+    sign = np.ones(3)
+    sign[axis] = -1
+    return join(mesh, mesh * sign)
+
+
+def box(x: Span, y: Span, z: Span) -> Mesh:
+    """Build the surface of a box, each side given as (low, high)."""
+    spans = np.array([x, y, z])
+    return np.asarray(_CUBE * (spans[:, 1] - spans[:, 0]) + spans[:, 0])
+
+
+def boxes(low: ArrayLike, high: ArrayLike) -> Mesh:
+    """Build boxes (n) between opposite corners (n, 3) and (n, 3), or arrays that broadcast to that."""
+    a, b = np.broadcast_arrays(np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64))
+    return np.asarray(_CUBE * (b - a)[:, None, None] + a[:, None, None]).reshape(-1, 3, 3)
+
+
+def columns(*coordinates: ArrayLike) -> Array:
+    """Broadcast coordinates against each other and stack them as columns: (n, 3) from three."""
+    return np.stack(np.broadcast_arrays(*(np.asarray(c, dtype=np.float64) for c in coordinates)), axis=-1)
+
+
+def sheet(grid: Array) -> Mesh:
+    """Build the open surface through a grid of points (m, n, 3)."""
+    a, b, c, d = grid[:-1, :-1], grid[1:, :-1], grid[1:, 1:], grid[:-1, 1:]
+    return np.stack([a, b, c, a, c, d], axis=2).reshape(-1, 3, 3)
+
+
+def fan(ring: Array, centre: Array | None = None) -> Mesh:
+    """Build the surface from a closed ring of points (n, 3) to a point (by default their mean) that sees all of it."""
+    apex = portable.mean(ring) if centre is None else centre
+    return np.stack([ring, np.roll(ring, -1, axis=0), np.broadcast_to(apex, ring.shape)], axis=1)
+
+
+def loft(sections: Array, caps: bool = True) -> Mesh:
+    """Build the skin over closed sections (m, n, 3), with or without its two ends."""
+    skin = sheet(np.concatenate([sections, sections[:, :1]], axis=1))
+    return join(skin, fan(sections[0]), fan(sections[-1])) if caps else skin
+
+
+def on_circle(angle: Array) -> Array:
+    """Return points (n, 2) of the unit circle at angles (n,) in radians."""
+    sine, cosine = portable.sin_cos(angle)
+    return np.stack([cosine, sine], axis=1)
+
+
+def unit(vectors: Array) -> Array:
+    """Divide vectors (..., 3) by their lengths."""
+    return np.asarray(vectors / portable.norm(vectors)[..., None])
+
+
+def plane_normal(points: Array) -> Array:
+    """Return the unit normal (3,) of the plane of points (k, 3); of points on a line, one of the directions across it."""
+    away = points - points[0]
+    span = away[np.argmax(portable.dot(away, away))]
+    across = np.cross(span, away)
+    normal = across[np.argmax(portable.dot(across, across))]
+    if portable.norm(normal) < 1e-9 * portable.dot(span, span):
+        normal = np.cross(span, np.eye(3)[np.argmin(np.abs(span))])
+    return unit(normal)
+
+
+@lru_cache(maxsize=64)
+def _circle(n: int) -> Array:
+    ring = on_circle(2 * np.pi * np.arange(n) / n)
+    ring.setflags(write=False)
+    return ring
+
+
+def oval(x: float = 1.0, y: float = 1.0, power: float = 1.0, n: int = SIDES) -> Array:
+    """Return an outline (n, 2) with half axes x and y: an ellipse, and the nearer `power` is to 0 the more a rectangle."""
+    ring = _circle(n)
+    shaped = ring if power == 1.0 else np.sign(ring) * portable.power(np.abs(ring), power)
+    return np.asarray(shaped * np.array([x, y]))
+
+
+def stack(outline: Array, profile: ArrayLike) -> Array:
+    """Return sections (m, n, 3): an outline (n, 2) scaled and lifted as each row (scale, z) of a profile (m, 2) says."""
+    rows = np.asarray(profile, dtype=np.float64)
+    sections = np.empty((len(rows), len(outline), 3))
+    sections[..., :2] = rows[:, None, :1] * outline
+    sections[..., 2] = rows[:, 1:]
+    return sections
+
+
+def revolve(profile: ArrayLike, n: int = SIDES) -> Mesh:
+    """Build the surface of revolution about z of a profile (m, 2) of rows (radius, z); n = 4, 6, ... gives a pyramid's sides."""
+    return loft(stack(_circle(n), profile), caps=False)
+
+
+def rounded(line: ArrayLike, times: int = 2) -> Array:
+    """Cut the corners of an open line (m, d) `times` times (Chaikin); its ends are unchanged."""
+    points = np.asarray(line, dtype=np.float64)
+    for _ in range(times):
+        a, b = points[:-1], points[1:]
+        cut = np.stack([0.75 * a + 0.25 * b, 0.25 * a + 0.75 * b], axis=1).reshape(-1, points.shape[1])
+        points = np.concatenate([points[:1], cut[1:-1], points[-1:]])
+    return points
+
+
+def disc(radius: float, low: float, high: float, n: int = SIDES) -> Mesh:
+    """Build a closed upright cylinder."""
+    return revolve([(0, low), (radius, low), (radius, high), (0, high)], n)
+
+
+def cushion(x: Span, y: Span, z: Span, edge: float = 0.3) -> Mesh:
+    """Build a box with soft edges; `edge` is the share of the smallest side that is rounded off."""
+    low, high = np.array([x, y, z]).T
+    half, middle = (high - low) / 2, (high + low) / 2
+    cut = edge * half.min()
+    inner = 1 - 0.7 * cut / half[:2].min()
+    ends = [(inner, -half[2]), (1, cut - half[2]), (1, half[2] - cut), (inner, half[2])]
+    return move(loft(stack(oval(half[0], half[1], 0.25, n=24), ends)), *middle)
+
+
+def hollow(profile: ArrayLike, wall: float) -> Array:
+    """Return the profile (k, 2) of a vessel with a floor and a wall, from its outside (m, 2), rows (radius, z) upwards."""
+    outside = np.asarray(profile, dtype=np.float64)
+    floor = outside[0, 1]
+    inside = np.maximum(outside[::-1] - [wall, 0.0], [0.0, floor + wall])
+    return np.concatenate([[(0.0, floor)], outside, inside, [(0.0, floor + wall)]])
+
+
+def prism(outline: Array, low: float, high: float) -> Mesh:
+    """Build a closed upright prism over an outline (n, 2) whose mean sees all of it."""
+    return loft(stack(outline, [(1, low), (1, high)]))
+
+
+def ellipsoid(x: float, y: float, z: float, centre: ArrayLike = (0, 0, 0), n: int = 16) -> Mesh:
+    """Build an ellipsoid with half axes x, y, z and n sides about z (n a multiple of 4)."""
+    angle = np.linspace(-np.pi / 2, np.pi / 2, n // 2 + 1)
+    ball = revolve(on_circle(angle), n)
+    return np.asarray(ball * np.array([x, y, z]) + np.asarray(centre, dtype=np.float64))
+
+
+def rods(start: ArrayLike, end: ArrayLike, radius: ArrayLike, end_radius: ArrayLike | None = None, n: int = 8) -> Mesh:
+    """Build straight round rods between points (k, 3) and (k, 3), open at their ends; radius (k,) or one for all."""
+    a, b = np.broadcast_arrays(np.atleast_2d(np.asarray(start, float)), np.atleast_2d(np.asarray(end, float)))
+    along = unit(b - a)
+    helper = np.where(np.abs(along[:, :1]) < 0.8, [1.0, 0.0, 0.0], [0.0, 1.0, 0.0])
+    v = unit(np.cross(along, helper))
+    u = np.cross(v, along)
+    ring = _circle(n)[:, 0, None, None] * u + _circle(n)[:, 1, None, None] * v
+    first = np.broadcast_to(np.asarray(radius, dtype=np.float64), len(a))[:, None]
+    last = first if end_radius is None else np.broadcast_to(np.asarray(end_radius, dtype=np.float64), len(a))[:, None]
+    low, high = a + first * ring, b + last * ring
+    low_next, high_next = np.roll(low, -1, axis=0), np.roll(high, -1, axis=0)
+    return np.stack([low, low_next, high_next, low, high_next, high], axis=2).reshape(-1, 3, 3)
+
+
+def tube(path: ArrayLike, radius: ArrayLike, n: int = 8) -> Mesh:
+    """Build a round tube along a plane path (k, 3), closed at its ends; radius (k,) or one for all."""
+    points = np.asarray(path, dtype=np.float64)
+    along = unit(np.gradient(points, axis=0))
+    normal = plane_normal(points)
+    side = np.cross(along, normal)
+    ring = _circle(n)
+    thick = np.broadcast_to(np.asarray(radius, dtype=np.float64), len(points))[:, None, None]
+    offset = ring[None, :, :1] * side[:, None] + ring[None, :, 1:] * normal
+    return loft(points[:, None] + thick * offset)
+
+
+def arc(start: float, stop: float, n: int = 12) -> Array:
+    """Return points (n, 2) of the unit circle between two angles in radians."""
+    return on_circle(np.linspace(start, stop, n))
+
+
+def corner_legs(rng: Random, x: float, y: float, height: float, thick: float) -> Mesh:
+    """Build four legs from the floor up to `height` below (+-x, +-y): square or round, straight, tapered or splayed."""
+    corners = np.array([[-x, -y], [x, -y], [x, y], [-x, y]])
+    if chance(rng, 0.5):
+        low = columns(corners[:, 0] - thick / 2, corners[:, 1] - thick / 2, 0)
+        return boxes(low, columns(low[:, 0] + thick, low[:, 1] + thick, height))
+    splay = one_of(rng, 1.0, rng.uniform(1.0, 1.25))
+    low, high = columns(splay * corners[:, 0], splay * corners[:, 1], 0), columns(corners[:, 0], corners[:, 1], height)
+    return rods(low, high, rng.uniform(0.25, 0.5) * thick, 0.6 * thick, n=12)

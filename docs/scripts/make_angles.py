@@ -1,0 +1,124 @@
+"""Plot error against angle for the small learned methods, their untrained networks and ICP.
+
+    python -m docs.scripts.make_angles [PROBLEMS]
+
+Write `training_angles.csv` and `training_angles.png` to `docs/`, for `docs/training-baselines.md`. Objects are those
+held out of shapes40's train split.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+import tempfile
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.evaluation.metrics import rmse
+from datasets.problems import Problem, ProblemKey, make_problem
+from datasets.registry import DataRegistry
+from methods.base import Method, NoSolution
+from methods.core.registry import MethodRegistry
+from methods.learned.training import build_network
+from methods.learned.training_data import Part
+from methods.learned.weights import Card, save
+
+HERE = Path(__file__).resolve().parents[1]
+
+ANGLES = (5, 15, 30, 45, 60, 90, 135, 180)
+TRAINED = ("dcp_small", "dcp_small_euler45", "prnet_small", "prnet_small_euler45", "pointnetlk_small")
+POINTS = 1024
+Row = dict[str, Any]
+
+
+def untrained(name: str, folder: Path) -> str:
+    """Write randomly initialised weights and return the method that uses them, as written after `--methods`."""
+    import torch
+
+    torch.manual_seed(0)
+    net = build_network(name)
+    file = folder / f"{name}.safetensors"
+    save(file, net.state_dict(), Card(name, asdict(net.config)))
+    return f"{name}[weights={file}]"
+
+
+def ready(text: str) -> Method:
+    """Set up a method."""
+    method = MethodRegistry().spec(text).build()
+    method.setup("cpu", 0, "shapes40")
+    return method
+
+
+def problems(angle: float, count: int) -> list[Problem]:
+    """Return noisy held-out problems, rotated by an angle about random axes: the same objects for every angle."""
+    part = Part(DataRegistry.at().spec("shapes40").objects(), held_out=True)
+    key = ProblemKey("shapes40", "noisy", POINTS, 0, 0, "train", "axis_angle", (angle, angle))
+    return [make_problem(part, replace(key, index=i)) for i in range(count)]
+
+
+def error(method: Method, problem: Problem) -> float:
+    """Return the RMSE of a method's pose; infinite if it returns none."""
+    method.begin(0)
+    try:
+        T = method.register(problem.source, problem.target)
+    except NoSolution:
+        return float("inf")
+    return float(rmse(T, problem.T_target_source, problem.evaluation_points))
+
+
+def measured(methods: dict[str, Method], count: int) -> list[Row]:
+    """Return one row per method and angle: median RMSE and recall at 0.2."""
+    rows = []
+    for angle in ANGLES:
+        drawn = problems(angle, count)
+        for name, method in methods.items():
+            errors = np.array([error(method, problem) for problem in drawn])
+            row = {"method": name, "angle_deg": angle, "problems": count, "rmse_median": f"{np.median(errors):.4f}"}
+            rows.append(row | {"recall": f"{(errors < 0.2).mean():.3f}"})
+            print(*rows[-1].values(), flush=True)
+    return rows
+
+
+def draw(rows: list[Row], file: Path) -> None:
+    """Plot median RMSE and recall against the angle, one line per method; untrained networks are dotted."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11.5, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for name in dict.fromkeys(row["method"] for row in rows):
+        own = [row for row in rows if row["method"] == name]
+        style = ":" if "untrained" in name else "-"
+        for axes, what in ((left, "rmse_median"), (right, "recall")):
+            axes.plot(ANGLES, [float(row[what]) for row in own], style, marker=".", label=name)
+    left.set(yscale="log", ylabel="median RMSE")
+    right.set(ylabel="recall at 0.2", ylim=(-0.03, 1.03))
+    for axes in (left, right):
+        axes.set(xlabel="angle between the clouds (°)", xticks=ANGLES)
+        axes.grid(alpha=0.3)
+    figure.legend(*left.get_legend_handles_labels(), fontsize=7, loc="outside right center")
+    figure.suptitle(
+        f"shapes40, noisy, {POINTS} points, objects held out of the train split, {rows[0]['problems']} per angle"
+    )
+    figure.savefig(file, dpi=110)
+
+
+def main() -> None:
+    """Measure, write the CSV file and draw the figure."""
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 40
+    with tempfile.TemporaryDirectory() as folder:
+        fresh = {
+            f"{n}, untrained": untrained(n, Path(folder)) for n in ("dcp_small", "prnet_small", "pointnetlk_small")
+        }
+        rows = measured({n: ready(t) for n, t in {**{n: n for n in TRAINED}, **fresh, "icp": "icp"}.items()}, count)
+    with (HERE / "training_angles.csv").open("w", newline="") as handle:
+        writer = csv.DictWriter(handle, rows[0].keys(), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    draw(rows, HERE / "training_angles.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Contract, registry, chains and provenance of methods."""

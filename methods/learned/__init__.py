@@ -1,0 +1,1 @@
+"""What learned methods share: weights and training."""

@@ -1,0 +1,1 @@
+"""Compiled kernels and libraries, and how they are built."""

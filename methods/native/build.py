@@ -1,0 +1,104 @@
+"""Build native code with g++ on first use, into a cache folder; of several processes, one builds."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from methods.core.base import Unavailable
+
+SOURCES = Path(__file__).parent
+"""Folder of the C++ sources."""
+COMPILER = "g++"
+
+
+def folder(name: str, *contents: bytes) -> Path:
+    """Return the folder of a build, below $BENCH_CACHE or the user's cache folder.
+
+    Args:
+        name: of the build.
+        contents: sources and options; their hash is part of the folder's name.
+
+    Raises:
+        Unavailable: $BENCH_CACHE is not set and the user has no home folder.
+    """
+    cache = os.environ.get("BENCH_CACHE")
+    try:
+        default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "registration-bench"
+    except RuntimeError as reason:
+        if not cache:
+            raise Unavailable(f"no cache folder: {reason}; set BENCH_CACHE") from None
+    key = hashlib.sha256(b"".join(contents)).hexdigest()[:12]
+    return (Path(cache) if cache else default) / f"{name}-{key}"
+
+
+def has_compiler() -> bool:
+    """Return whether there is a C++ compiler."""
+    return shutil.which(COMPILER) is not None
+
+
+def build(target: Path, file: str, make: Callable[[Path, Path], None]) -> Path:
+    """Return a file of a build; build it if it does not exist.
+
+    The build runs once, under a lock, in a scratch folder, and is moved into place when complete.
+
+    Args:
+        target: the folder of the build, see `folder`.
+        file: name of the file in it.
+        make: function of a scratch folder and of the path in it of the folder to create.
+
+    Raises:
+        Unavailable: `make` raises it, or the cache folder cannot be written.
+    """
+    if (target / file).exists():
+        return target / file
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(target.with_suffix(".lock")), tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+            if not (target / file).exists():
+                make(Path(scratch), Path(scratch) / "built")
+                shutil.rmtree(target, ignore_errors=True)
+                (Path(scratch) / "built").rename(target)
+    except OSError as reason:
+        raise Unavailable(
+            f"{target.parent} cannot be written: {reason.strerror or reason}; set BENCH_CACHE"
+        ) from reason
+    return target / file
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    """Hold a lock file: of several processes, one builds and the others wait."""
+    import fcntl
+
+    with file.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def compile_shared(source: Path, into: Path, options: tuple[str, ...], remedy: str) -> None:
+    """Compile a C++17 source to a shared library.
+
+    Caches may be shared between machines: options for this processor must be in the hash of the `folder`.
+
+    Raises:
+        Unavailable: there is no compiler, or it fails; the message ends in "install it" or "fix the compiler", and `remedy`.
+    """
+    if not has_compiler():
+        raise Unavailable(f"no {COMPILER}; install it {remedy}")
+    command = [COMPILER, "-std=c++17", "-shared", "-fPIC", str(source), "-o", str(into), *options]
+    run_or_unavailable(command, f"{COMPILER} cannot compile {source.name}", f"fix the compiler {remedy}")
+
+
+def run_or_unavailable(command: list[str], failure: str, remedy: str) -> None:
+    """Run a command; raise `Unavailable` with the last line of its output if it fails."""
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode:
+        output = (result.stderr.strip() or result.stdout.strip() or f"exit code {result.returncode}").splitlines()[-1]
+        raise Unavailable(f"{failure}: {output}; {remedy}")

@@ -1,0 +1,1 @@
+"""Measure time and memory, beside the usual alternative. Each module is a command: `python -m performance.NAME`."""

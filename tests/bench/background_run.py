@@ -1,0 +1,70 @@
+"""Runs in a background process, which tests interrupt."""
+
+import contextlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+
+import psutil
+
+from bench.isolation.process import ROOT
+from tests.bench.command_line import PLUGINS
+from tests.bench.plugins.held import GATE
+from tests.bench.waiting import FAULT_S, wait_until
+
+ARGUMENTS = "--datasets blobs --conditions noisy --points 60 --timing-rounds 0 --timeout 3600 --out stopped".split()
+"""No call times out: a run that waits for a call that never ends does not end either."""
+
+
+def start(folder, *more, run=(str(ROOT / "bench.py"),)):
+    """Start a run in its own process group, as a shell does; `folder / "gate"` holds its calls."""
+    command = [sys.executable, *run, *ARGUMENTS, *more, "--plugins", str(PLUGINS)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    (folder / "gate").mkdir(exist_ok=True)
+    env = os.environ | {"PYTHONPATH": str(ROOT), GATE: str(folder / "gate")}
+    # A shell's background jobs ignore SIGINT, and so do all their descendants, such as these tests and their runs.
+    default = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+    return subprocess.Popen(command, cwd=folder, env=env, start_new_session=True, **default, **pipes)
+
+
+def wait_for(condition, process):
+    """Wait until a condition holds while a run continues; kill the run if it does not."""
+    try:
+        wait_until(lambda: process.poll() is not None or condition())
+    except AssertionError:
+        for running in [*psutil.Process(process.pid).children(recursive=True), process]:
+            running.kill()
+        raise
+    assert process.poll() is None, process.communicate()
+
+
+def method_processes(process):
+    """Return the method processes among the descendants of a run."""
+    processes = []
+    with contextlib.suppress(psutil.Error):  # they come and go
+        processes = psutil.Process(process.pid).children(recursive=True)
+    return [p for p in processes if "bench.isolation.server" in _command(p)]
+
+
+def _command(process):
+    with contextlib.suppress(psutil.Error):
+        return process.cmdline()
+    return []
+
+
+def have_ended(processes):
+    """Return whether processes end, after the delay that a busy machine may need."""
+    return not psutil.wait_procs(processes, timeout=FAULT_S)[1]
+
+
+def count_outcomes(record):
+    """Return the number of outcomes in a results database; 0 if it does not exist yet."""
+    if not record.exists():
+        return 0
+    try:
+        with sqlite3.connect(f"file:{record}?mode=ro", uri=True) as db:
+            return db.execute("SELECT COUNT(*) FROM outcomes").fetchone()[0]
+    except sqlite3.OperationalError:
+        return 0

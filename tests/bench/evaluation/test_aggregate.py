@@ -1,0 +1,216 @@
+import io
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binomtest
+
+from bench.evaluation import aggregate, metrics
+from bench.evaluation.conventions import CONVENTIONS
+from bench.evaluation.loader import GROUP_COLUMNS, POSE_COLUMNS
+from bench.storage.csv_writer import csv_text
+from tests.bench.synthetic_run import as_loaded, synthetic_run
+
+CRITERION = CONVENTIONS["deepgmr"]
+
+
+@pytest.fixture(scope="module")
+def synthetic():
+    return synthetic_run(n=24, sizes=(256, 4096), methods=("deepgmr", "icp", "ransac10m", "identity", "oracle"))
+
+
+@pytest.fixture(scope="module")
+def frames(synthetic):
+    return aggregate.tables(as_loaded(*synthetic), CRITERION)
+
+
+def test_columns_have_the_documented_order(frames):
+    cell, angles, counts = (
+        "method dataset condition points",
+        "angle_low angle_high",
+        "problems answered rmse_mean_answered",
+    )
+    promised = {
+        "poses": f"{cell} problem repeat seed status {' '.join(POSE_COLUMNS)} time_ms peak_mb device threads message",
+        "trials": f"{cell} problem repeat seed object category angle_deg translation overlap status rmse rre_deg rte",
+        "summary": f"{cell} {counts} rmse_median recall recall_low recall_high "
+        "rre_deg_median rte_median time_ms_median time_ms_p95",
+        "per_category": f"{cell} category {counts} recall",
+        "by_overlap": f"{cell} overlap_low overlap_high {counts} recall",
+        "by_angle": f"{cell} {angles} {counts} recall time_ms_median",
+        "cdf": f"{cell} rmse fraction",
+        "stages": "method points stage time_ms_median",
+        "timing": f"method points {angles} device threads status time_ms_median time_ms_p95 throughput_per_s peak_mb",
+    }
+    assert set(frames) == set(promised)
+    for name, columns in promised.items():
+        assert list(frames[name].columns)[: len(columns.split())] == columns.split(), name
+        assert len(frames[name]), name
+
+
+def test_trials_equal_the_metrics_row_by_row(synthetic, frames):
+    problems, outcomes, _ = synthetic
+    by_id = problems.set_index("problem")
+    given = outcomes[outcomes["phase"] == "accuracy"].set_index(["method", "problem"])
+    for _, row in frames["trials"].sample(60, random_state=1).iterrows():
+        if row["status"] == "ok":
+            problem, pose = by_id.loc[row["problem"]], given.loc[(row["method"], row["problem"])]["pose"]
+            assert row["rmse"] == pytest.approx(float(metrics.rmse(pose, problem["truth"], problem["eval_points"])))
+            assert row["rre_deg"] == pytest.approx(float(metrics.rre_deg(pose, problem["truth"])), abs=1e-9)
+            assert row["category"] == problem["category"]
+            if isinstance(problem["symmetry"], str):
+                args = (pose, problem["truth"], problem["source_pose"], problem["eval_points"], problem["symmetry"])
+                assert row["rmse_symmetric"] == pytest.approx(float(metrics.rmse_symmetric(*args)), abs=1e-12)
+            else:
+                assert np.isnan(row["rmse_symmetric"])
+        else:
+            assert np.isnan(row["rmse"]) if row["status"] == "skipped" else np.isinf(row["rmse"])
+
+
+def test_every_outcome_is_a_row(synthetic, frames):
+    outcomes = synthetic[1]
+    assert len(frames["poses"]) == len(outcomes)
+    assert len(frames["trials"]) == (outcomes["phase"] == "accuracy").sum()
+
+
+def test_failures_count_and_skipped_do_not(synthetic, frames):
+    trials, summary = frames["trials"], frames["summary"].set_index(GROUP_COLUMNS)
+    for key, row in summary.iterrows():
+        trials_of_group = trials[
+            (trials[GROUP_COLUMNS] == pd.Series(dict(zip(GROUP_COLUMNS, key, strict=True)))).all(axis=1)
+        ]
+        evaluated = trials_of_group[trials_of_group["status"] != "skipped"]
+        hits = int((evaluated["rmse"] < 0.2).sum())
+        assert row["problems"] == len(evaluated)
+        assert row["answered"] == (evaluated["status"] == "ok").sum()
+        assert row["skipped"] == len(trials_of_group) - len(evaluated)
+        assert row["answered"] + sum(row[status] for status in aggregate.FAILURES) == row["problems"]
+        assert row["recall"] == pytest.approx(hits / len(evaluated))
+        interval = binomtest(hits, len(evaluated)).proportion_ci(method="wilson")
+        assert (row["recall_low"], row["recall_high"]) == pytest.approx((interval.low, interval.high))
+        assert row["rmse_mean_low"] <= row["rmse_mean_answered"] <= row["rmse_mean_high"]
+    assert (summary["skipped"] > 0).any() and (summary["answered"] < summary["problems"]).any()
+
+
+def test_the_oracle_is_exact_and_the_identity_answers_badly(frames):
+    summary = frames["summary"].groupby("method")
+    assert summary["rmse_mean_answered"].max()["oracle"] == 0
+    assert summary["recall"].min()["oracle"] == 1
+    assert summary["recall"].max()["identity"] < 0.4
+
+
+def test_a_reflection_called_ok_is_invalid(synthetic):
+    problems, outcomes, _ = synthetic
+    broken = outcomes.copy()
+    reflected = broken.index[(broken["status"] == "ok") & (broken["phase"] == "accuracy")][0]
+    broken.at[reflected, "pose"] = np.diag([1.0, 1.0, -1.0, 1.0])
+    missing = broken.index[(broken["status"] == "ok") & (broken["phase"] == "accuracy")][1]
+    broken.at[missing, "pose"] = None
+    table = aggregate.trials(as_loaded(problems, broken, synthetic[2])).set_index(["method", "problem"])
+    for row in (reflected, missing):
+        trial = table.loc[(broken["method"][row], broken["problem"][row])]
+        assert trial["status"] == "invalid" and np.isinf(trial["rmse"])
+
+
+def test_an_outcome_without_a_problem_is_refused(synthetic):
+    problems, outcomes, run = synthetic
+    with pytest.raises(ValueError, match="without a problem"):
+        aggregate.trials(as_loaded(problems.iloc[1:], outcomes, run))
+
+
+def test_repeats_share_their_evidence(synthetic):
+    problems, outcomes, run = synthetic
+    again = pd.concat([outcomes, outcomes.assign(repeat=1)], ignore_index=True)
+    once, twice = (
+        aggregate.summary(aggregate.add_success(as_loaded(problems, rows, run), CRITERION), CRITERION).set_index(
+            GROUP_COLUMNS
+        )
+        for rows in (outcomes, again)
+    )
+    assert (twice["problems"] == 2 * once["problems"]).all()
+    pd.testing.assert_series_equal(twice["recall_low"], once["recall_low"])
+    assert (twice["recall_seed_sd"] == 0).all() and once["recall_seed_sd"].isna().all()
+    for name in ("rmse_mean_low", "rmse_mean_high"):
+        pd.testing.assert_series_equal(twice[name], once[name])
+    assert (twice["rmse_seed_sd"] < 1e-9).all() and once["rmse_seed_sd"].isna().all()
+
+
+def test_bins_hold_every_problem(frames):
+    summary, by_angle = frames["summary"].set_index(GROUP_COLUMNS), frames["by_angle"]
+    assert (by_angle.groupby(GROUP_COLUMNS)["problems"].sum() == summary["problems"]).all()
+    assert (by_angle.groupby(GROUP_COLUMNS)["answered"].sum() == summary["answered"]).all()
+    assert (frames["per_category"].groupby(GROUP_COLUMNS)["problems"].sum() == summary["problems"]).all()
+    assert sorted(by_angle["angle_low"].unique()) == [0, 30, 60, 90, 120, 150]
+
+
+def test_bins_are_half_open_and_always_reach_180(frames):
+    trials = frames["trials"].head(4).assign(angle_deg=[0.0, 30.0, 29.999, 180.0], method="m")
+    bins = aggregate.by_angle(trials, [10, 30, 60], CRITERION)
+    assert set(zip(bins["angle_low"], bins["angle_high"], strict=True)) == {(0, 10), (10, 30), (30, 60), (60, 180)}
+
+
+def test_curves_end_at_the_answer_rate(frames):
+    curves, summary = frames["cdf"].groupby(GROUP_COLUMNS), frames["summary"].set_index(GROUP_COLUMNS)
+    assert curves["fraction"].max().to_dict() == pytest.approx(summary["answer_rate"].to_dict())
+    for _, curve in curves:
+        assert curve["rmse"].is_monotonic_increasing and curve["rmse"].is_unique
+        assert curve["fraction"].is_monotonic_increasing
+    assert len(frames["cdf"].query("method == 'oracle' and condition == 'clean'")) == 1
+
+
+def test_timing_is_of_the_timed_phase_and_names_what_did_not_end(frames):
+    timing = frames["timing"]
+    assert (timing["phase"] == "timing").all()
+    whole = timing[(timing["angle_low"] == 0) & (timing["angle_high"] == 180)]
+    assert len(whole) == 5 * 2
+    slow = whole[(whole["method"] == "ransac10m") & (whole["points"] == 4096)].iloc[0]
+    assert slow["status"] == "timeout" and np.isnan(slow["time_ms_median"]) and np.isnan(slow["throughput_per_s"])
+    fine = whole[whole["method"] == "deepgmr"]
+    assert np.allclose(fine["throughput_per_s"], 1000 / fine["time_ms_median"])
+    parts = timing.drop(whole.index).groupby(["method", "points"])["problems"].sum()
+    assert (parts == 18).all()
+
+
+def test_without_a_timed_phase_times_are_of_the_accuracy_phase(synthetic):
+    problems, outcomes, _ = synthetic
+    only = as_loaded(problems, outcomes[outcomes["phase"] == "accuracy"], {})
+    assert (aggregate.timing(aggregate.timed(only), [0, 90, 180])["phase"] == "accuracy").all()
+    assert len(aggregate.stages(only.stages))
+
+
+def test_csvs_are_the_same_bytes_whatever_the_order(synthetic, tmp_path):
+    problems, outcomes, run = synthetic
+    one = aggregate.write_csvs(aggregate.tables(as_loaded(problems, outcomes, run), CRITERION), tmp_path / "a")
+    shuffled = outcomes.sample(frac=1, random_state=5)
+    two = aggregate.write_csvs(
+        aggregate.tables(as_loaded(problems.sample(frac=1, random_state=6), shuffled, run), CRITERION), tmp_path / "b"
+    )
+    assert [p.name for p in one] == [p.name for p in two]
+    for a, b in zip(one, two, strict=True):
+        assert a.read_bytes() == b.read_bytes(), a.name
+        assert b"\r" not in a.read_bytes()
+    assert sorted(p.name for p in (tmp_path / "a").iterdir()) == sorted(p.name for p in one)
+
+
+def test_floats_read_back_exactly(frames):
+    text = csv_text(frames["trials"])
+    back = pd.read_csv(io.BytesIO(text))
+    for name in ("rmse", "rre_deg", "time_ms", "rmse_symmetric"):
+        assert np.array_equal(back[name].to_numpy(), frames["trials"][name].to_numpy(), equal_nan=True)
+
+
+def test_poses_hold_the_matrix(synthetic, frames):
+    row = frames["poses"].query("status == 'ok' and phase == 'accuracy'").iloc[0]
+    outcomes = synthetic[1]
+    given = outcomes[(outcomes["method"] == row["method"]) & (outcomes["problem"] == row["problem"])].iloc[0]["pose"]
+    assert np.array_equal(row[POSE_COLUMNS].to_numpy(dtype=float).reshape(4, 4), given)
+
+
+def test_a_run_of_nothing_but_skips(synthetic):
+    problems, outcomes, run = synthetic
+    skipped = outcomes[outcomes["status"] == "skipped"]
+    for given in (problems, problems.head(0)):
+        frames = aggregate.tables(as_loaded(given, skipped, run), CRITERION)
+        assert (frames["summary"]["problems"] == 0).all() and (frames["summary"]["skipped"] == 5).all()
+        assert frames["summary"]["recall"].isna().all()
+        assert len(frames["trials"]) == 5 and len(frames["cdf"]) == 0 and len(frames["timing"]) == 0

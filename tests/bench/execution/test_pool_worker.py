@@ -1,0 +1,124 @@
+"""Pool workers: how long they keep outcomes, and what survives errors and interrupts."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bench.execution import pool_worker
+from bench.isolation import interrupt
+from bench.isolation.process import PIPELINE_BELOW_S, MethodProcess
+from bench.isolation.protocol import Limits, MethodSetup, PairReply, Reply
+from bench.planning.tasks import (
+    PROBLEMS_PER_TASK,
+    ProblemGroup,
+    Task,
+)
+from common.errors import InputError
+from datasets.problems import Problem, ProblemKey
+from datasets.registry import DataRegistry
+from methods.core.registry import MethodSpec
+
+
+class InstantProcess(MethodProcess):
+    """Method process that replies at once; its clock advances by `clock.call` seconds per problem."""
+
+    def __init__(self, clock):
+        super().__init__(MethodSetup(MethodSpec("m"), "d"), Limits(600, 8))
+        self.clock = clock
+
+    def _call(self, requests, timeout):
+        n = len(requests[0].sources)
+        self.clock.now += self.clock.call * n
+        return Reply(pairs=[PairReply(pose=np.eye(4))] * n, time_ms=1e3 * self.clock.call * n)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Replace the time of pool workers by a clock that calls advance by `clock.call` seconds."""
+
+    class Clock:
+        now, call = 0.0, 1.0
+
+        def monotonic(self):
+            return self.now
+
+    clock_, cloud = Clock(), np.zeros((10, 3), np.float32)
+    monkeypatch.setattr(pool_worker, "time", clock_)
+    monkeypatch.setattr(ProblemGroup, "problem", lambda _, key: Problem(key, cloud, cloud, np.eye(4), np.eye(4), {}))
+    monkeypatch.setattr(pool_worker, "_process_for", lambda *_: InstantProcess(clock_))
+    monkeypatch.setattr(interrupt, "install_handler", lambda: None)
+    return clock_
+
+
+def task(n=PROBLEMS_PER_TASK, batch=1):
+    keys = tuple(ProblemKey("d", "noisy", 10, i) for i in range(n))
+    group = ProblemGroup(DataRegistry.at().spec("shapes40"), "noisy", 10, 10, "d", keys)
+    return Task(MethodSetup(MethodSpec("m"), "d"), group, keys, Limits(600, 8), batch=batch)
+
+
+def solved(*batch):
+    return [outcome for _, outcomes in pool_worker.solve_batch(list(batch)) for outcome in outcomes]
+
+
+@pytest.mark.parametrize("call", [0.001, 0.7, 4.0, 14.9, 44.0])
+def test_lost_worker_costs_at_most_a_minute_or_one_call(clock, call):
+    clock.call = call
+    outcomes = solved(task())
+    ahead = call if call < PIPELINE_BELOW_S else 0.0  # one more was sent
+    assert outcomes and clock.now <= pool_worker.FLUSH_INTERVAL_S + call + ahead + 1e-9 < 60
+    assert len(outcomes) == PROBLEMS_PER_TASK or clock.now > pool_worker.FLUSH_INTERVAL_S, (
+        "as many outcomes as fit are returned"
+    )
+
+
+def test_call_is_not_interrupted_and_a_batch_is_one_call(clock):
+    clock.call = 100.0
+    assert len(solved(task())) == 1
+    clock.call = 1.0
+    assert [o.batch for o in solved(task(64, batch=32))] == [32] * 32
+
+
+def test_tasks_of_a_batch_share_the_flush_interval(clock):
+    batch = [task(), task(64, batch=32), task(3)]
+    clock.call = 0.01
+    results = pool_worker.solve_batch(batch)
+    assert [(task_, [o.batch for o in outcomes]) for task_, outcomes in results] == list(
+        zip(batch, ([1] * PROBLEMS_PER_TASK, [32] * 64, [1] * 3), strict=True)
+    )
+    clock.call = 1.0
+    assert len(solved(*3 * [task(10)])) == pool_worker.FLUSH_INTERVAL_S + 1
+
+
+@pytest.mark.parametrize("call", [0.1, 1.0])
+def test_broken_data_end_a_batch_but_keep_finished_outcomes(clock, monkeypatch, call):
+    usual = ProblemGroup.problem
+
+    def problem(group, key):
+        if key.index == 2:
+            raise InputError("shape 2: damaged")
+        return usual(group, key)
+
+    monkeypatch.setattr(ProblemGroup, "problem", problem)
+    clock.call = call
+    outcomes = solved(task())
+    assert [o.problem for o in outcomes] == [key.id for key in task().keys[:2]]
+    with pytest.raises(InputError, match="shape 2"):
+        solved(replace(task(), keys=task().keys[2:]))
+
+
+def test_interrupted_worker_starts_no_more_calls(clock, monkeypatch):
+    monkeypatch.setattr(interrupt, "requested", lambda: clock.now >= 3)
+    assert len(solved(task())) == 3
+
+
+def test_abandoned_call_keeps_the_outcomes_before_it(clock, monkeypatch):
+    given = InstantProcess._call
+
+    def call(process, *rest):
+        if clock.now >= 2:
+            raise interrupt.Interrupted
+        return given(process, *rest)
+
+    monkeypatch.setattr(InstantProcess, "_call", call)
+    assert len(solved(task())) == 2

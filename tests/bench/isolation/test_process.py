@@ -1,0 +1,207 @@
+"""A method's process: what becomes of calls when it is killed, hangs or ends, alone and one after the other."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from bench.isolation import process as process_module
+from bench.isolation.process import MethodProcess
+from bench.isolation.protocol import Limits, MethodSetup, RegisterRequest
+from common.errors import InputError
+from tests.bench.command_line import PLUGINS
+from tests.bench.plugins.picky import EXIT, KILL, LARGE, NAP, SLEEP, WORDS
+from tests.bench.waiting import FAULT_S, wait_until
+from tests.catalog import spec
+
+CLOUD = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32)
+
+
+@pytest.fixture
+def child():
+    made = MethodProcess(MethodSetup(spec("slow[seconds=0]", PLUGINS), "blobs"), Limits(FAULT_S, 4))
+    assert made.start().status == "ok"
+    yield made
+    made.close()
+
+
+def test_a_call_survives_one_kill(child):
+    first = child.process.pid
+    os.kill(first, signal.SIGSTOP)  # it gets the call, and can't answer before it is killed
+
+    def strike():
+        wait_until(lambda: child._unanswered)
+        os.kill(first, signal.SIGKILL)
+
+    striker = threading.Thread(target=strike)
+    striker.start()
+    reply = child.register(CLOUD, CLOUD, 0)
+    striker.join()
+    assert reply.status == "ok" and child.process.pid != first
+
+
+def test_a_call_that_is_killed_twice_has_crashed():
+    child = MethodProcess(MethodSetup(spec("slow[seconds=0,killed=true]", PLUGINS), "blobs"), Limits(FAULT_S, 4))
+    try:
+        reply = child.register(CLOUD, CLOUD, 0)
+        assert reply.status == "crash" and "SIGKILL" in reply.message
+    finally:
+        child.close()
+
+
+def test_a_signal_whose_handler_takes_longer_than_a_look_does_not_stretch_the_deadline():
+    """Waiting for a reply must not start again with the full time-out after a signal."""
+    child = MethodProcess(MethodSetup(spec("slow[seconds=60]", PLUGINS), "blobs"), Limits(0.7, 4))
+    before = signal.signal(signal.SIGALRM, lambda *_: time.sleep(0.2))
+    try:
+        assert child.start().status == "ok"
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        reply = child.register(CLOUD, CLOUD, 0)
+        assert reply.status == "timeout"
+        assert reply.time_ms == 700  # ended at the deadline; a call that was let go on has its own, longer time
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        child.close()
+
+
+class ShortTimeout(MethodProcess):
+    """A process with a short limit only for the call that never ends."""
+
+    def _call(self, requests, timeout):
+        return super()._call(requests, SHORT_TIMEOUT_S if requests[0].sources[0][0, 0] == SLEEP else timeout)
+
+
+SHORT_TIMEOUT_S = 0.7
+
+
+@pytest.fixture
+def picky(monkeypatch):
+    monkeypatch.setattr(process_module, "PIPELINE_BELOW_S", np.inf)  # each call is sent ahead, however busy the machine
+    made = ShortTimeout(MethodSetup(spec("picky", PLUGINS), "blobs"), Limits(FAULT_S, 4))
+    assert made.start().status == "ok"
+    yield made
+    made.close()
+
+
+def calls(*firsts, points=20, pulled=None):
+    """Calls whose source begins with these numbers; `pulled` records when each is generated."""
+    for first in firsts:
+        if pulled is not None:
+            pulled.append(first)
+        source = np.full((points, 3), first, dtype=np.float32)
+        yield first, RegisterRequest((source,), (source,), 0)
+
+
+def test_calls_that_follow_each_other_get_their_own_answers(picky):
+    asked = [1.0, 2.0, SLEEP, 3.0, EXIT, 4.0, 5.0, KILL, 6.0]
+    ends = {SLEEP: "timeout", EXIT: "crash", KILL: "crash"}
+    found = list(picky.replies(calls(*asked)))
+    assert [first for first, _ in found] == asked
+    for first, reply in found:
+        assert reply.status == ends.get(first, "ok")
+        if reply.status == "ok":
+            assert reply.pairs[0].pose[:3, 3].tolist() == [first] * 3
+
+
+def test_the_next_call_is_unanswered_while_the_method_works_on_a_brief_one(picky, monkeypatch):
+    pulled = []
+    seen = [len(pulled) for _ in picky.replies(calls(1, 2, 3, 4, pulled=pulled))]
+    assert seen == [1, 3, 4, 4]  # how brief it is, is known after the first
+    monkeypatch.setattr(process_module, "PIPELINE_BELOW_S", 0.0)
+    pulled.clear()
+    assert [len(pulled) for _ in picky.replies(calls(1, 2, 3, pulled=pulled))] == [1, 2, 3]
+
+
+def test_clouds_that_no_pipe_holds_are_not_unanswered_ahead(picky):
+    big = 60_000  # 720 kB a cloud
+    for _, reply in picky.replies([*calls(1), *calls(2, 3, points=big), *calls(4)]):
+        assert reply.status == "ok"
+    hang = [*calls(1, 2), *calls(SLEEP), *calls(5, points=big)]
+    replies = [reply for _, reply in picky.replies(hang)]
+    assert [reply.status for reply in replies] == ["ok", "ok", "timeout", "ok"]
+    assert replies[2].time_ms == 1e3 * SHORT_TIMEOUT_S  # writing never waited for the sleeper to end
+
+
+def test_replies_that_nobody_waits_for_are_not_taken_for_others(picky):
+    replies = picky.replies(calls(1, 2, 3, 4))
+    next(replies), next(replies)
+    replies.close()
+    first, call = next(calls(9))
+    assert picky.call(call).pairs[0].pose[0, 3] == first
+
+
+def test_broken_input_comes_after_the_replies_before_it(picky):
+    def until_broken():
+        yield from calls(1, 2, 3)
+        raise InputError("broken")
+
+    found = []
+    with pytest.raises(InputError, match="broken"):
+        for first, _ in picky.replies(until_broken()):
+            found.append(first)
+    assert found == [1, 2, 3]
+
+
+def answered(child):
+    """Wait until the process has answered, which nobody has read."""
+    wait_until(lambda: child._replies.poll())
+
+
+@pytest.mark.parametrize(("call", "limits", "status"), [
+    (NAP, Limits(0.2, 4), "timeout"),
+    (LARGE, Limits(FAULT_S, 0.2), "out_of_memory"),
+    (LARGE, Limits(0, 0.2), "out_of_memory"),
+])  # fmt: skip
+def test_limits_hold_for_a_call_that_nobody_watches_while_the_next_is_drawn(picky, call, limits, status):
+    """It has answered by then; whether it kept to its limits must not depend on how fast problems are drawn.
+
+    One that breaks both has the outcome that it has where memory is watched: it may be slow since it takes so much.
+    """
+    usual = picky.limits
+
+    def drawn():
+        yield from calls(1, 2, call)
+        answered(picky)
+        picky.limits = limits
+        yield from calls(3)
+
+    found = []
+    for first, reply in picky.replies(drawn()):
+        found.append((first, reply.status))
+        picky.limits = usual
+    assert found == [(1, "ok"), (2, "ok"), (call, status), (3, "ok")]
+
+
+def test_memory_counts_with_what_the_process_held_before(picky, monkeypatch):
+    """As where it is watched: a call that is over before the first look must not be let off."""
+    monkeypatch.setattr(process_module, "POLL_INTERVAL_S", FAULT_S)
+    held = picky._memory_gb()
+    picky.limits = Limits(FAULT_S, 0.32 + 0.5 * held)  # above what the call takes alone
+    assert [picky.call(call).status for _, call in calls(1, LARGE, 2)] == ["ok", "out_of_memory", "ok"]
+
+
+def test_an_answer_counts_though_the_process_is_gone_before_the_next_call_is_unanswered(picky):
+    def drawn():
+        yield from calls(1, 2, 3)
+        answered(picky)
+        os.kill(picky.process.pid, signal.SIGKILL)
+        picky.process.wait()
+        yield from calls(4)
+
+    found = [(first, reply.status) for first, reply in picky.replies(drawn())]
+    assert found == [(1, "ok"), (2, "ok"), (3, "ok"), (4, "ok")]
+
+
+def test_the_last_words_of_a_process_are_read_however_late(picky, monkeypatch):
+    def late(pipe, tail):
+        time.sleep(0.5)
+        read(pipe, tail)
+
+    read = process_module._keep_tail
+    monkeypatch.setattr(process_module, "_keep_tail", late)
+    picky.close()
+    _, call = next(calls(WORDS))
+    assert picky.call(call).message == "the process ended with exit code 3 | last words"

@@ -1,0 +1,86 @@
+"""`bench.py pair` on two files."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.cli import main
+from datasets import formats
+
+PLUGINS = Path(__file__).parents[1] / "plugins"
+
+
+def call(*arguments, expect=0):
+    assert main.main(["pair", *map(str, arguments), "--plugins", str(PLUGINS)]) == expect
+
+
+def test_a_second_pair_leaves_nothing_of_the_first_and_no_file_of_others_is_touched(files, capsys):
+    cloud = np.loadtxt("a.xyz")
+    np.savetxt("holes.xyz", np.vstack([np.full((5, 3), np.nan), cloud]))
+    call("holes.xyz", "b.ply", "--methods", "good", "identity", "--points", 100, "--out", "o")
+    assert "holes.xyz: rows of NaN (no return of the scanner) are left out (5)" in capsys.readouterr().out
+    (files / "o" / "poses" / "mine.txt").write_text("mine")
+    call("a.xyz", "b.ply", "--methods", "bad_exit", "identity", "--points", 100, "--out", "o")
+    assert sorted(f.name for f in (files / "o" / "poses").iterdir()) == ["identity.txt", "mine.txt"]
+    assert [f.name for f in (files / "o" / "aligned").iterdir()] == ["identity.ply"]
+    call("a.xyz", "b.ply", "--methods", "bad_exit", "--points", 100, "--out", "o", "--truth", "o/poses/identity.txt")
+    assert not (files / "o" / "aligned.ply").exists() and (files / "o" / "poses" / "identity.txt").exists()
+
+
+def test_a_pair_is_registered_compared_and_written(files, capsys):
+    methods = ["good", "good+icp", "identity", "bad_exit", "bad_reflection"]
+    call("a.xyz", "b.ply", "--methods", *methods, "--points", 400, "--truth", "truth.txt", "--timeout", 20)
+    output = capsys.readouterr().out
+    for expected in (
+        "multiplied by 0.001",
+        "900 points: ",
+        "apart",
+        "agreement",
+        "perhaps",
+        "No two different methods",
+    ):
+        assert expected in output
+    folder = files / "pairs" / "a-b"
+    content = json.loads((folder / "poses.json").read_text())
+    rows = {row["method"]: row for row in content["methods"]}
+    assert [rows[m]["status"] for m in methods] == ["ok", "ok", "ok", "crash", "invalid"]
+    assert rows["bad_exit"]["T_target_source"] is None and "exit code 3" in rows["bad_exit"]["message"]
+    assert rows["good+icp"]["rmse"] < 0.1 and rows["good+icp"]["overlap"] > 0.95 and content["best"].startswith("good")
+    assert rows["identity"]["overlap"] < rows["good+icp"]["overlap"] and rows["good"]["confidence"] == "confidence 0.5"
+    pose = np.loadtxt(folder / "poses" / "good-icp.txt")
+    np.testing.assert_allclose(pose, rows["good+icp"]["T_target_source"], rtol=1e-9)
+    moved = formats.read(folder / "aligned.ply").points
+    assert len(moved) == 900 and np.abs(moved - formats.read(files / "b.ply").points).max() < 0.5
+    html = (folder / "report.html").read_text()
+    assert "Plotly.newPlot" in html and "plotly.js v" in html and 'src="' not in html.replace("<script>", "")[:3000]
+    assert (folder / "picture.png").read_bytes()[:4] == b"\x89PNG"
+    assert len((folder / "agreement.csv").read_text().splitlines()) == 1 + 3
+
+
+def test_a_pair_without_any_pose_is_reported(files, capsys):
+    call("a.xyz", "b.ply", "--methods", "bad_give_up", "--out", "none")
+    assert "No method found a pose." in capsys.readouterr().out and (files / "none" / "report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a.xyz", "c.ply"], "c.ply: no such file"),
+        (["a.abc", "b.ply"], "suffix '.abc' is none of"),
+        ([".", "b.ply"], ".: is a folder; give one file in it"),
+        (["a.xyz", "b.ply", "--methods", "icpp"], "did you mean icp"),
+        (["a.xyz", "b.ply", "--scale", "-1"], "--scale: must be above 0"),
+        (["a.xyz", "b.ply", "--scale", "0"], "--scale: must be above 0"),
+        (["a.xyz", "b.ply", "--methods", "icp+"], "a method is missing beside a +"),
+        (["a.xyz", "b.ply", "--points", "1"], "--points: must be at least 10"),
+        (["a.xyz", "b.ply", "--truth", "a.xyz"], "--truth a.xyz: no 4 x 4 matrix"),
+        (["same.xyz", "b.ply"], "all its points are the same"),
+    ],
+)
+def test_bad_input_is_one_line(files, capsys, arguments, message):
+    np.savetxt("same.xyz", np.ones((20, 3)))
+    call(*arguments, expect=2)
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1

@@ -1,0 +1,106 @@
+"""Configuration files: TOML and run.json."""
+
+import json
+
+import pytest
+
+from bench.cli import main
+from bench.planning import config_file
+from tests.bench.command_line import PLUGINS, QUICK, configuration, refused
+from tests.bench.planning.extra_grid import FILE
+
+
+def test_toml_equals_flags_and_flags_have_priority(empty_folder):
+    (empty_folder / "mine.toml").write_text(
+        'methods = ["good", "icp[trim=0.2]"]\ndatasets = "blobs"\nconditions = ["noisy"]\npoints = [50, 60]\nproblems = 7\n'
+        "memory_limit = 2.5\nskip_bad = false\njobs = 1\n[limits]\ngood = 0.5\n[timing]\nrounds = 1\n"
+    )
+    config, jobs = configuration("--config", "mine.toml", "--problems", "9")
+    assert [m.text for m in config.methods] == ["good", "icp[trim=0.2]"]
+    assert config.points == config.timing_points == (50, 60)
+    assert (config.problems, config.memory_limit_gb, config.limit(config.methods[0]), jobs) == (9, 2.5, 4, 1)
+    assert config.timing_rounds == 1 and config.timing_budget_s > 0
+    typed, _ = configuration("--methods", "good", "icp[trim=0.2]", "--datasets", "blobs", "--conditions", "noisy",
+                        "--points", "50", "60", "--problems", "9", "--memory-limit", "2.5", "--timing-rounds", "1")  # fmt: skip
+    assert {**typed.__dict__, "limits": None} == {**config.__dict__, "limits": None}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("problms = 3", "unknown setting of c.toml 'problms'; did you mean problems"),
+        ("problems = ", "neither TOML nor a run.json"),
+        ("problems = {a = 1}", "field 'problems' is a table"),
+        ("limits = 3", "field 'limits' is not a table"),
+        ("[timing]\nround = 1", "unknown setting of c.toml, [timing] 'round'; did you mean rounds"),
+    ],
+)
+def test_a_bad_file_is_one_line(empty_folder, capsys, text, says):
+    (empty_folder / "c.toml").write_text(text)
+    assert main.main(["--config", "c.toml"]) == 2
+    error = capsys.readouterr().err
+    assert says in error and error.count("\n") == 1
+
+
+def test_missing_file_and_foreign_json_are_reported(empty_folder, capsys):
+    assert main.main(["--config", "nowhere.toml"]) == 2 and "cannot be read" in capsys.readouterr().err
+    (empty_folder / "x.json").write_text("[1]")
+    assert main.main(["--config", "x.json"]) == 2 and "nor a run.json" in capsys.readouterr().err
+
+
+def test_each_flag_of_a_file_becomes_one_argument():
+    file = config_file.ConfigFile("f", {"methods": ["a", "b[x=1,y=2]"], "dry_run": True, "skip_bad": False}, {})
+    assert file.arguments(["methods", "dry-run", "skip-bad"]) == ["--methods=a,b[x=1,y=2]", "--dry-run"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("fresh = true", "'fresh' deletes a run"),
+        ("fresh = false", "'fresh' deletes a run"),
+        ("[limits]\nidentity = 'x'", "'limits.identity' is 'x'; give a number"),
+        ("[limits]\nidentity = [1]", "'limits.identity' is [1]; give a number"),
+        ("[limits]\nidentity = nan", "give a number"),
+        ("[timing]\nrounds = 1.5", "'timing.rounds' is 1.5; give a whole number"),
+        ("[timing]\nrounds = true", "'timing.rounds' is True; give a whole number"),
+        ("[timing]\npoints = 5", "'timing.points' is 5; give a list of whole numbers"),
+        ("[timing]\nbudget_s = 1979-05-27", "give a number"),
+        ("[[more]]\nmethods=[1]\ndatasets=['blobs']\nconditions=['noisy']\npoints=[9]", "'more.methods' is [1]"),
+        ("[[more]]\nmethods=['icp']\ndatasets=['blobs']\nconditions=['noisy']\npoints=['x']", "'more.points' is ['x']"),
+        ("seed = 'x'", "c.toml: argument --seed: invalid int value: 'x'"),
+        ("problems = 1.5", "c.toml: argument --problems: invalid int value: '1.5'"),
+        ("seed = 123456789012345678901234567890", "--seed: must fit into 64 bits"),
+        ("out = true", "c.toml: argument --out: expected one argument"),
+    ],
+)
+def test_wrong_types_in_a_file_are_one_line(project, capsys, text, says):
+    (project / "c.toml").write_text(text)
+    assert says in refused(capsys, *QUICK, "--methods", "identity", "--config", "c.toml")
+
+
+def test_problems_of_a_run_json_are_those_of_its_run(finished_run, capsys):
+    capsys.readouterr()
+    assert main.main(["problems", "--config", str(finished_run / "run.json"), "--plugins", str(PLUGINS)]) == 0
+    there = json.loads((finished_run / "run.json").read_text())["problem_sets"]
+    assert capsys.readouterr().out.split() == [there["blobs/noisy/60"], "blobs/noisy/60"]
+
+
+def test_run_json_with_extra_grids_continues_its_run(run_file, tmp_path, capsys):
+    assert run_file(FILE, "--out", "r") == 0
+    assert main.main(["--config", "results/r/run.json", "--plugins", str(PLUGINS), "--out", "r", "--jobs", "1"]) == 0
+    assert "continuing: 24 outcomes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[[more]]", "[more]", "field 'more' is not a list of tables; write [[more]]"),
+        ('methods = ["good", "identity"]', "", "a table [[more]] lacks 'methods'"),
+        ("points = [60, 40]", "points = 60", "field 'more.points' is 60; give a list of whole numbers"),
+        ("points = [60, 40]", "points = [60]\npoint = [3]", "did you mean points"),
+        ('"identity"', '"identiti"', "unknown method 'identiti'"),
+    ],
+)
+def test_bad_tables(run_file, capsys, old, new, message):
+    assert run_file(FILE.replace(old, new)) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,90 @@
+"""Problems in an HDF5 file: the same bits and the same results."""
+
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+
+from bench.cli import main
+from datasets.problems import ProblemKey, make_problem
+from tests.bench.command_line import PLUGINS
+from tests.catalog import open_data
+
+BLOBS = ["--datasets", "blobs", "--points", "60", "--problems", "5", "--plugins", str(PLUGINS)]
+
+
+RUN = ["--methods", "good", "lottery", "icp", "--timing-rounds", "0", "--jobs", "1"]
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch, capsys):
+    """Return a function that runs a command line in an empty folder and returns its output."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("bench.report.begin_report", lambda *_: list)
+
+    def call(*arguments, expect=0):
+        assert main.main([*map(str, arguments)]) == expect
+        output = capsys.readouterr()
+        return output.err if expect else output.out
+
+    return call
+
+
+def test_a_file_reads_back_bit_for_bit(bench):
+    output = bench("problems", *BLOBS, "--conditions", "noisy,density[target=33]", "--export", "p.h5").splitlines()
+    assert [line.split("  ")[1] for line in output] == ["blobs/noisy/60", "blobs/density[target=33]/60"]
+    read = open_data("pairs[path=p.h5]")
+    assert len(read) == 10 and read.domain == "blobs"
+    for row in range(10):
+        condition = "noisy" if row < 5 else "density[target=33]"
+        original = make_problem(open_data("blobs", None, PLUGINS), ProblemKey("blobs", condition, 60, row % 5))
+        back = make_problem(read, ProblemKey("pairs", "real", 60, row))
+        assert back.sha256() == original.sha256() and back.identity == original.identity
+        for name in ("source", "target", "T_target_source", "source_pose", "evaluation_points"):
+            before, after = getattr(original, name), getattr(back, name)
+            assert before.dtype == after.dtype and before.tobytes() == after.tobytes()
+        assert back.tags == original.tags
+    assert read.pair(7).target.shape == (33, 3)
+
+
+def test_hashes_are_the_same_for_the_set_and_its_file(bench):
+    exported = bench("problems", *BLOBS, "--conditions", "noisy,clean", "--export", "p.h5")
+    again = bench("problems", *BLOBS, "--conditions", "noisy,clean")
+    assert exported == again and len(exported.split()[0]) == 64
+    for line in exported.splitlines():
+        sha256, cell = line.split("  ")
+        read = bench("problems", "--datasets", f"pairs[path=p.h5,cell={cell}]", "--points", "60")
+        assert read.split()[0] == sha256
+
+
+def test_run_on_the_file_equals_the_run_on_the_data_set(bench, tmp_path):
+    bench("problems", *BLOBS, "--conditions", "resampled", "--export", "p.h5")
+    bench(*RUN, *BLOBS, "--conditions", "resampled", "--out", "made")
+    out = bench(*RUN, "--datasets", "pairs[path=p.h5]", "--points", "60", "--plugins", PLUGINS, "--out", "read")
+    assert "pairs[path=p.h5] has 5 pairs" in out
+    both = [pd.read_csv(tmp_path / "results" / n / "trials.csv") for n in ("made", "read")]
+    same = ["method", "object", "category", "angle_deg", "overlap", "status", "rmse", "rre_deg", "mean_distance"]
+    pd.testing.assert_frame_equal(both[0][same], both[1][same], check_exact=True)
+    assert len(both[0]) == 15 and set(both[1]["dataset"]) == {"pairs[path=p.h5]"}
+
+
+def test_file_has_the_fields_of_the_paper_and_is_not_overwritten(bench, tmp_path):
+    bench("problems", *BLOBS, "--conditions", "clean", "--export", "p.h5")
+    with h5py.File(tmp_path / "p.h5") as file:
+        assert file["source"].shape == file["target"].shape == (5, 60, 3) and file["transform"].shape == (5, 4, 4)
+        moved = file["source"][0] @ file["transform"][0, :3, :3].T + file["transform"][0, :3, 3]
+        nearest = np.linalg.norm(moved[:, None] - file["target"][0][None], axis=2).min(axis=1)
+        assert nearest.max() < 1e-5
+    assert "p.h5: exists already" in bench("problems", *BLOBS, "--conditions", "clean", "--export", "p.h5", expect=2)
+    assert "cannot be written" in bench("problems", *BLOBS, "--export", "no/p.h5", expect=2)
+    assert "unknown cell" in bench("problems", "--datasets", "pairs[path=p.h5,cell=blobs/clen/60]", expect=2)
+    assert [p.name for p in tmp_path.iterdir()] == ["p.h5"]
+
+
+def test_pairs_and_objects_in_one_run_get_their_own_conditions(bench):
+    bench("problems", *BLOBS, "--conditions", "clean", "--export", "p.h5")
+    output = bench(
+        "problems", "--plugins", PLUGINS, "--datasets", "blobs,pairs[path=p.h5]", "--points", 60, "--problems", 2
+    )
+    cells = [line.split("  ")[1] for line in output.splitlines()]
+    assert cells == [*(f"blobs/{c}/60" for c in ("clean", "noisy", "resampled")), "pairs[path=p.h5]/real/60"]

@@ -1,0 +1,44 @@
+"""Problem groups, tasks and batches of tasks."""
+
+import pandas as pd
+
+from bench.isolation.protocol import Limits, MethodSetup
+from bench.planning.tasks import (
+    BATCHES_PER_WORKER,
+    PROBLEMS_PER_BATCH,
+    Task,
+    batch_tasks,
+)
+from methods.core.registry import MethodSpec
+from tests.bench.planning.extra_grid import FILE
+
+
+def test_batches_hold_each_task_once_and_one_setup_and_are_enough_for_all_workers():
+    tasks = [
+        Task(MethodSetup(MethodSpec(m), "d"), None, tuple(range(n)), Limits(1, 1))
+        for m in "abcdefgh"
+        for n in (20, 20, 5)
+    ]
+    for workers in (1, 2, 100):
+        batches = batch_tasks(tasks, workers)
+        assert [p for batch in batches for p in batch] == tasks
+        assert all(len({p.setup for p in batch}) == 1 for batch in batches)
+    assert len(batch_tasks(tasks, 1)) < len(tasks) == len(batch_tasks(tasks, 100))
+    many = batch_tasks(tasks * 40, 2)
+    assert (
+        max(sum(len(p.keys) for p in batch) for batch in many) <= PROBLEMS_PER_BATCH
+        and len(many) >= BATCHES_PER_WORKER * 2
+    )
+    assert batch_tasks([], 2) == []
+
+
+def test_each_method_gets_its_groups_once(run_file, tmp_path):
+    assert run_file(FILE, "--out", "r") == 0
+    trials = pd.read_csv(tmp_path / "results" / "r" / "trials.csv")
+    count = trials.groupby(["method", "condition", "points"]).size().to_dict()
+    groups = [("noisy", 60), ("noisy", 40), ("clean", 60), ("clean", 40)]
+    assert count == {(m, *group): 3 for m in ("good", "identity") for group in groups}
+    alone = FILE.replace("points = [60, 40]", "points = [40]")
+    assert run_file(alone, "--out", "s") == 0
+    trials = pd.read_csv(tmp_path / "results" / "s" / "trials.csv")
+    assert set(trials[trials["points"] == 60]["method"]) == {"good"}

@@ -1,0 +1,61 @@
+"""Layout of figures."""
+
+import matplotlib
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from bench.evaluation.conventions import CONVENTIONS
+from bench.report import (
+    build,
+    figures,
+    ranking,
+    style,
+    tables,
+)
+from bench.report.ranking import errors_of, select_group
+from tests.bench.synthetic_run import METHODS
+
+CRITERION = CONVENTIONS["deepgmr"]
+
+
+def test_no_label_is_clipped_and_no_legend_covers_axes(frames):
+    with matplotlib.rc_context(style.RC):
+        group = tables.groups_of(frames["summary"])[0]
+        summary = select_group(frames["summary"], group)
+        drawn_figures = [figures._cdf(select_group(frames["cdf"], group), summary, CRITERION, "title")]
+        drawn_figures.append(figures._by_angle(select_group(frames["by_angle"], group), summary, CRITERION, "title"))
+        times = frames["timing"].query("angle_low == 0 and angle_high == 180")
+        drawn_figures.append(figures._times_by_points(times, "title"))
+        errors = errors_of(select_group(frames["trials"], group), CRITERION)
+        table = ranking.category_table(build._with_kind(frames, group), errors, CRITERION)
+        drawn_figures.append(figures._categories(table, "title"))
+        for figure in drawn_figures:
+            _assert_inside(figure)
+
+
+def _assert_inside(figure):
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    for axes in figure.axes:
+        labels = [
+            *axes.get_xticklabels(),
+            *axes.get_yticklabels(),
+            axes.title,
+            axes._left_title,
+            axes.xaxis.label,
+            axes.yaxis.label,
+        ]
+        for text in labels:
+            low, high = axes.get_xlim() if text in axes.get_xticklabels() else axes.get_ylim()
+            hidden = text in [*axes.get_xticklabels(), *axes.get_yticklabels()] and not (
+                min(low, high) <= text.get_position()[0 if text in axes.get_xticklabels() else 1] <= max(low, high)
+            )
+            if text.get_text() and not hidden:
+                box = text.get_window_extent(renderer)
+                assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= figure.bbox.x1 + 1 and box.y1 <= figure.bbox.y1 + 1, (
+                    text
+                )
+    for legend in figure.legends:
+        box = legend.get_window_extent(renderer)
+        assert box.x1 <= figure.bbox.x1 + 1 and box.y0 >= 0
+        assert not any(box.overlaps(axes.get_window_extent(renderer)) for axes in figure.axes)
+        assert len(legend.get_texts()) == len(METHODS)

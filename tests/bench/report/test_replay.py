@@ -1,0 +1,92 @@
+"""Regenerated problems and the Chamfer distance to them."""
+
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from bench.evaluation import aggregate
+from bench.evaluation.conventions import CONVENTIONS
+from bench.evaluation.loader import POSE_COLUMNS, RunData, in_order, scenes_of
+from bench.planning.catalog import Catalog
+from bench.report.replay import ProblemReplay, chamfer
+from datasets.problems import ProblemKey, make_problem
+from tests.bench.synthetic_run import as_loaded, synthetic_run
+from tests.catalog import open_data
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    return as_loaded(*synthetic_run(n=24, sizes=(256,), methods=("icp", "fgr", "oracle"), conditions=("noisy",)))
+
+
+@pytest.fixture(scope="module")
+def trials(loaded):
+    return aggregate.add_success(loaded, CONVENTIONS["deepgmr"])
+
+
+def _real_run(condition):
+    """A run of two methods, the truth and a quarter turn, on four real problems of the embedded set."""
+    import pandas as pd
+
+    data = open_data("shapes40")
+    problems = [make_problem(data, ProblemKey("shapes40", condition, 128, i, 3)) for i in range(4)]
+    turn = np.eye(4)
+    turn[:3, :3] = Rotation.from_rotvec([0, 0, np.pi / 2]).as_matrix()
+    rows = [
+        {"method": m, "problem": p.key.id, "pose": p.T_target_source @ (turn if m == "turned" else np.eye(4))}
+        for m in ("exact", "turned")
+        for p in problems
+    ]
+    outcomes = pd.DataFrame(rows).assign(
+        kind="global",
+        repeat=0,
+        seed=3,
+        status="ok",
+        time_ms=1.0,
+        peak_mb=1.0,
+        device="cpu",
+        threads=1,
+        message="",
+        notes="{}",
+        phase="accuracy",
+        dataset="shapes40",
+        condition=condition,
+        points=128,
+        batch=1,
+        gpu_memory_mb=np.nan,
+    )
+    outcomes[POSE_COLUMNS] = np.stack(outcomes.pop("pose").to_list()).reshape(-1, 16)
+    keys = ["problem", "dataset", "condition", "points", "digest", "seed", "sampler"]
+    tags = [
+        dict(zip(keys, (p.key.id, "shapes40", condition, 128, p.sha256(), 3, "axis_angle"), strict=True)) | p.tags
+        for p in problems
+    ]
+    truth, pose = (np.stack([getattr(p, n) for p in problems]) for n in ("T_target_source", "source_pose"))
+    scenes = scenes_of(truth, pose, [p.evaluation_points for p in problems])
+    return RunData(pd.DataFrame(tags), scenes, {}, in_order(outcomes), pd.DataFrame(), {"config": {}})
+
+
+@pytest.mark.parametrize("condition", ["noisy", "unseen", "partial"])
+def test_chamfer_sees_noise_alone_where_the_answer_is_exact(condition, tmp_path):
+    run = _real_run(condition)
+    table = aggregate.trials(run)
+    distances = chamfer(run, ProblemReplay(run, Catalog.of(tmp_path)), table)
+    exact = distances[(table["method"] == "exact").to_numpy()]
+    turned = distances[(table["method"] == "turned").to_numpy()]
+    assert (exact < 2 * (0.02**2 + 0.05**2)).all()  # noise, and the gaps of a sampled surface
+    assert turned.max() > 10 * exact.max()
+
+
+def test_chamfer_is_unknown_without_clouds(loaded, tmp_path):
+    table = aggregate.trials(loaded)
+    replay = ProblemReplay(loaded, Catalog.of(tmp_path))
+    assert np.isnan(chamfer(loaded, replay, table)).all()
+    assert "modelnet40" in replay.missing
+
+
+def test_clouds_of_other_data_are_refused(tmp_path):
+    run = _real_run("noisy")
+    run.problems["digest"] = b"other"
+    replay = ProblemReplay(run, Catalog.of(tmp_path))
+    assert replay.problem(run.problems["problem"][0]) is None
+    assert "other clouds" in replay.missing["shapes40"]

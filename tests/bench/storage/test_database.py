@@ -1,0 +1,290 @@
+"""Results database: durable, read without changes, and one line for every error."""
+
+import contextlib
+import errno
+import os
+import sqlite3
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bench.cli import main
+from bench.storage import database
+from bench.storage.database import OutcomeBuffer, ResultsDatabase
+from bench.storage.environment import ROOT
+from bench.storage.outcome import Outcome
+from common.errors import InputError
+from tests.bench.command_line import SHORT, read_csv, refused, tree
+
+GROUP = ("d", "noisy", 10)
+
+
+@pytest.fixture
+def record(tmp_path):
+    results = ResultsDatabase(tmp_path / "record.sqlite")
+    yield results
+    results.close()
+
+
+def on_disk(record):
+    """Return the number of outcomes that another process reads."""
+    with sqlite3.connect(f"file:{record.path}?mode=ro", uri=True) as db:
+        return db.execute("SELECT COUNT(*) FROM outcomes").fetchone()[0]
+
+
+def outcomes(n, ms, method="m"):
+    return [Outcome(method, f"p{i}", "ok", pose=np.eye(4), time_ms=ms) for i in range(n)]
+
+
+def test_reported_outcomes_are_on_disk_and_quick_calls_share_a_commit(record, monkeypatch):
+    monkeypatch.setattr(database, "COMMIT_INTERVAL_S", 10_000.0)
+    commits = []
+    with OutcomeBuffer(record, lambda n, what: commits.append((n, what, on_disk(record)))) as buffer:
+        for name in "abcd":
+            buffer.add(outcomes(20, 200_000.0, name), "global", GROUP, name)  # 4000 s of work each
+        assert commits == [(60, "c", 60)] and on_disk(record) == 60
+    assert commits[1:] == [(20, "", 80)]
+
+
+@pytest.mark.parametrize("ms", [60_000.0, float("nan")])
+def test_long_and_failed_calls_are_committed_at_once(record, ms):
+    OutcomeBuffer(record, lambda *_: None).add(outcomes(1, ms), "global", GROUP, "m")
+    assert on_disk(record) == 1
+
+
+def test_commit_after_the_interval(record, monkeypatch):
+    monkeypatch.setattr(database, "COMMIT_INTERVAL_S", 0.0)
+    buffer = OutcomeBuffer(record, lambda *_: None)
+    buffer.add(outcomes(1, 0.0), "global", GROUP, "m")
+    assert on_disk(record) == 1
+
+
+def test_outcomes_are_committed_on_error(record):
+    with pytest.raises(KeyboardInterrupt), OutcomeBuffer(record, lambda *_: None) as buffer:
+        buffer.add(outcomes(3, 0.001), "global", GROUP, "m")
+        raise KeyboardInterrupt
+    assert on_disk(record) == 3
+
+
+def script(file, text):
+    """Run a script on an SQLite file."""
+    with contextlib.closing(sqlite3.connect(file)) as db:
+        db.executescript(text)
+
+
+def foreign(file):
+    file.unlink()
+    script(file, "CREATE TABLE meta (a, b)")
+
+
+def other_program(file):
+    """Write a file of another program whose tables have the names of ours."""
+    file.unlink()
+    script(file, "PRAGMA application_id = 7; CREATE TABLE meta (key, value); CREATE TABLE problems (a)")
+
+
+def older(file):
+    file.unlink()
+    tables = "CREATE TABLE meta (key, value); CREATE TABLE problems (problem, condition, truth, digest);"
+    script(file, tables + "CREATE TABLE outcomes (phase, method, problem, status, pose)")
+
+
+def truncated(file):
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2 + 100])
+
+
+def overwritten(file):
+    data = bytearray(file.read_bytes())
+    data[100:] = b"\xa5" * (len(data) - 100)
+    file.write_bytes(data)
+
+
+def no_database(file):
+    file.write_text("a text, and longer than the header of an SQLite file would be: " * 20)
+
+
+BROKEN = {
+    "foreign": (foreign, "an SQLite file of another program"),
+    "other program": (other_program, "an SQLite file of another program"),
+    "older": (older, "an older version"),
+    "truncated": (truncated, "damaged"),
+    "overwritten": (overwritten, "damaged"),
+    "no database": (no_database, "not an SQLite file"),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_unusable_database_is_one_line_and_is_not_changed(finished_run, project, capsys, how):
+    breaks, says = BROKEN[how]
+    breaks(finished_run / "record.sqlite")
+    before = tree(project)
+    commands = [[*SHORT, "--out", "r"], ["report", "r", "--out", "x"], ["compare", "r", "r"]]
+    commands += [[*SHORT, "--out", "r", "--fresh"]] * (how != "older")  # a record of ours, though of no use
+    for command in commands:
+        error = refused(capsys, *command)
+        assert says in error and "record.sqlite" in error and "--fresh" not in error, command
+        assert tree(project) == before
+
+
+def test_outdated_database_is_replaced_with_fresh(finished_run):
+    older(finished_run / "record.sqlite")
+    assert main.main([*SHORT, "--out", "r", "--fresh"]) == 0
+
+
+@pytest.mark.parametrize("column", ["pose", "stages", "message"])
+def test_a_damaged_value_is_one_line(finished_run, capsys, column):
+    kind = "BLOB" if column == "pose" else "TEXT"
+    script(finished_run / "record.sqlite", f"UPDATE outcomes SET {column} = CAST(x'ff' AS {kind})")
+    assert "the record is damaged" in refused(capsys, "report", "r")
+
+
+def test_database_of_an_earlier_version_is_read_unchanged_and_continued(finished_run, project, capsys):
+    dropped = (f"ALTER TABLE outcomes DROP COLUMN {name};" for name in ("batch", "gpu_memory_mb"))
+    script(finished_run / "record.sqlite", " ".join(dropped) + "PRAGMA application_id = 0")
+    before = tree(finished_run)
+    assert main.main(["compare", "r", "r"]) == 0 and main.main(["report", "r", "--out", "x"]) == 0
+    assert tree(finished_run) == before
+    assert ",1,\n" in (project / "reports" / "x" / "csv" / "poses.csv").read_text()  # batch, and no memory of a GPU
+    assert main.main([*SHORT, "--out", "r"]) == 0 and "continuing" in capsys.readouterr().out
+    with contextlib.closing(sqlite3.connect(finished_run / "record.sqlite")) as db:
+        assert db.execute("PRAGMA application_id").fetchone()[0] == database.APPLICATION_ID
+
+
+def test_reading_writes_no_file_beside_a_database(finished_run, project):
+    before = tree(project)
+    assert main.main(["compare", "r", "r"]) == 0
+    assert tree(project) == before
+    assert main.main(["report", "r"]) == 0
+    assert tree(finished_run).keys() == {k.removeprefix("results/r/") for k in before if k.startswith("results/r/")}
+
+
+def test_running_run_is_read_with_its_commits(finished_run):
+    from bench.report.command import read
+
+    writer = ResultsDatabase(finished_run / "record.sqlite")
+    writer.put("finished", None)
+    assert (finished_run / "record.sqlite-wal").stat().st_size
+    assert any("stopped before its end" in note for note in read(finished_run).run["notes"])
+    writer.close()
+
+
+def test_empty_database_is_reported_and_continued(project, capsys):
+    (project / "results" / "e").mkdir()
+    (project / "results" / "e" / "record.sqlite").touch()
+    assert "stopped before it generated problems" in refused(capsys, "report", "e")
+    assert main.main([*SHORT, "--out", "e"]) == 0
+
+
+def sqlite_error(kind, folder):
+    """Provoke an error of SQLite at a file in the folder."""
+    file = folder / "record.sqlite"
+    with sqlite3.connect(file) as db:
+        db.execute("CREATE TABLE t (a)")
+    db.close()
+    if kind == "full":
+        db = sqlite3.connect(file)
+        db.execute("PRAGMA max_page_count = 2")
+        db.executemany("INSERT INTO t VALUES (?)", [("x" * 2000,)] * 9)
+    elif kind == "read-only":
+        sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True).execute("INSERT INTO t VALUES (1)")
+    elif kind == "cannot be opened":
+        sqlite3.connect(f"{(folder / 'none').as_uri()}?mode=ro", uri=True).execute("SELECT * FROM t")
+    elif kind == "another process":
+        sqlite3.connect(file, isolation_level=None).execute("BEGIN EXCLUSIVE")
+        sqlite3.connect(file, timeout=0).execute("SELECT * FROM t")
+
+
+@pytest.mark.parametrize("kind", ["full", "read-only", "cannot be opened", "another process"])
+def test_sqlite_errors_are_translated(tmp_path, kind):
+    with pytest.raises(InputError, match=kind) as caught, database.translate_errors(tmp_path / "record.sqlite"):
+        sqlite_error(kind, tmp_path)
+    assert "--fresh" not in str(caught.value)
+
+
+def test_other_errors_are_not_translated(tmp_path):
+    with pytest.raises(sqlite3.OperationalError), database.translate_errors(tmp_path):
+        sqlite3.connect(":memory:").execute("SELECT nothing FROM nowhere")
+    with pytest.raises(FileNotFoundError), database.translate_errors(tmp_path):
+        (tmp_path / "none").read_text()
+
+
+@pytest.fixture
+def little_room(monkeypatch):
+    """Limit databases to few pages, as on a full disk; return a function that lifts the limit."""
+    prepared = database._open_to_write
+
+    def small(path):
+        db = prepared(path)
+        db.execute("PRAGMA max_page_count = 13")
+        return db
+
+    monkeypatch.setattr(database, "_open_to_write", small)
+    return lambda: monkeypatch.setattr(database, "_open_to_write", prepared)
+
+
+def test_a_full_disk_ends_a_run_in_one_line_and_the_same_command_continues(project, capsys, little_room):
+    arguments = [*SHORT, "--out", "full", "--problems", "40"]
+    assert "the disk is full; free some space" in refused(capsys, *arguments)
+    assert not list((project / "results" / "full").glob("*.csv"))
+    little_room()
+    assert main.main(arguments) == 0
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EPERM])
+def test_database_that_cannot_be_created_leaves_no_file(project, capsys, monkeypatch, code):
+    def refuse(path):
+        path.touch()
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(database, "_open_to_write", refuse)
+    before = tree(project)
+    error = refused(capsys, *SHORT, "--out", "new")
+    says = {errno.ENOSPC: "full", errno.EROFS: "read-only file system"}.get(code, "no permission")
+    assert says in error and "results/new/record.sqlite" in error and "--fresh" not in error
+    assert tree(project) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission(finished_run, capsys):
+    finished_run.chmod(0o555)
+    (finished_run / "record.sqlite").chmod(0o444)
+    try:
+        assert "no permission" in refused(capsys, *SHORT, "--out", "r")
+        assert "no permission" in refused(capsys, "report", "r")
+        assert main.main(["report", "r", "--out", "x"]) == 0 and main.main(["compare", "r", "r"]) == 0
+    finally:
+        finished_run.chmod(0o755)
+
+
+def test_limit_on_file_sizes_is_reported(project):
+    """Provoke the error of the system in a process whose files are limited to 60 000 bytes."""
+    code = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000)); from bench.cli import main; "
+    command = [
+        sys.executable,
+        "-c",
+        f"{code}sys.exit(main.main(sys.argv[1:]))",
+        *SHORT,
+        "--problems",
+        "60",
+        "--out",
+        "r",
+    ]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "record.sqlite: the disk reports an error; check it and its free space" in done.stderr
+
+
+def test_added_columns_do_not_change_the_results(tmp_path, bench):
+    arguments = ["--methods", "good", "--problems", 3, "--conditions", "noisy"]
+    folder = bench(*arguments)
+    before = read_csv(folder, "trials")
+    with sqlite3.connect(folder / "record.sqlite") as db:
+        for name in ("batch", "gpu_memory_mb"):
+            db.execute(f"ALTER TABLE outcomes DROP COLUMN {name}")
+    pd.testing.assert_frame_equal(read_csv(bench(*arguments), "trials"), before)
+    results = ResultsDatabase(folder / "record.sqlite")
+    assert len(results.finished_keys("accuracy")) == 3
+    results.close()

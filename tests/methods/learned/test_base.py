@@ -1,0 +1,68 @@
+"""Weights and normalisation of every learned method, on DCP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from common.errors import InputError
+from methods.base import NoSolution, Unavailable
+from methods.dcp import Dcp, DcpSmall, DcpSmallEuler45
+from methods.learned.weights import choose
+from methods.nn.dcp import DcpConfig, DcpNet
+from tests.catalog import build
+from tests.methods.clouds import tensor_pair
+from tests.methods.weight_files import write_weights
+
+TINY = DcpConfig(k=5, widths=(8, 12), features=16, heads=2, inner=24)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> DcpSmall:
+    torch.manual_seed(0)
+    file = write_weights(tmp_path_factory.mktemp("w") / "w.safetensors", DcpNet(TINY), "dcp_small")
+    made = build(f"dcp_small[weights={file}]")
+    made.setup("cpu", 0, "shapes40")
+    assert isinstance(made, DcpSmall)
+    return made
+
+
+def test_the_pose_is_denormalised_to_the_original_clouds(tiny: DcpSmall) -> None:
+    """Moving and scaling both clouds moves and scales the answer."""
+    pair = [c[0].numpy() - c[0].numpy().mean(0) for c in tensor_pair(60, 60)]
+    source, target = (c / max(np.linalg.norm(x, axis=1).max() for x in pair) for c in pair)  # what others are scaled to
+    plain = tiny.register(source, target)
+    far = tiny.register(100 * source + 7, 100 * target - 30)
+    np.testing.assert_allclose(far[:3, :3], plain[:3, :3], atol=1e-2)
+    np.testing.assert_allclose(far[:3, 3], 100 * plain[:3, 3] - 30 - far[:3, :3] @ np.full(3, 7.0), atol=1.0)
+
+
+def test_no_solution_for_few_points(tiny: DcpSmall) -> None:
+    with pytest.raises(NoSolution, match="need 5"):
+        tiny.register(np.zeros((4, 3), np.float32), np.zeros((9, 3), np.float32))
+
+
+def test_weights_of_another_size_are_another_method_s(tmp_path: Path) -> None:
+    file = write_weights(tmp_path / "w.safetensors", DcpNet(TINY), "dcp_small")
+    with pytest.raises(InputError, match="field 'method' is 'dcp_small', not 'dcp'"):
+        Dcp.load(file)
+    assert DcpSmall.load(file).config == TINY
+
+
+def test_samplers_are_not_mixed_up(tmp_path: Path) -> None:
+    usual = write_weights(tmp_path / "a.safetensors", DcpNet(TINY), "dcp_small")
+    with pytest.raises(Unavailable, match=r"train dcp_small .*--sampler euler45"):
+        choose("dcp_small", "shapes40", "noisy", tmp_path, DcpSmallEuler45.sampler)
+    own = write_weights(tmp_path / "b.safetensors", DcpNet(TINY), "dcp_small", sampler="euler45")
+    assert choose("dcp_small", "shapes40", "noisy", tmp_path, DcpSmallEuler45.sampler) == own
+    assert choose("dcp_small", "shapes40", "noisy", tmp_path, DcpSmall.sampler) == usual
+
+
+def test_without_weights_it_is_unavailable_with_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("methods.learned.base.WEIGHTS_FOLDER", tmp_path)
+    for cls, told in ((Dcp, "train dcp --dataset"), (DcpSmallEuler45, "train dcp_small .*--sampler euler45")):
+        with pytest.raises(Unavailable, match=told):
+            cls.check_available()

@@ -1,0 +1,65 @@
+"""Precision, batches and mixtures of the DeepGMR methods."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from common.errors import InputError
+from methods.base import NoSolution
+from methods.deepgmr import DeepGMR
+from methods.learned.gmr import usable_precision
+from tests.methods.clouds import blob, moved, pose
+
+
+def test_a_batch_is_its_pairs(trained: dict[str, DeepGMR]) -> None:
+    sources = [blob(300, seed) for seed in range(6)]
+    for m in (300, 260):
+        targets = [moved(pose(seed), x)[:m] for seed, x in enumerate(sources)]
+        targets[2] = np.full((m, 3), np.nan, dtype=np.float32)
+        targets[4] = (1e3 * targets[4]).astype(np.float32)
+        method = trained["int8"]
+        answers = method.register_batch(sources, targets)
+        assert isinstance(answers[2], NoSolution) and "not finite" in str(answers[2])
+        for i in (0, 1, 3, 4, 5):
+            alone = method.register(sources[i], targets[i])
+            np.testing.assert_allclose(answers[i], alone, atol=1e-3 * max(1, np.abs(alone).max()))
+        torch.set_num_threads(2)
+        twice = method.register_batch(sources, targets)
+        torch.set_num_threads(1)
+        np.testing.assert_allclose(np.stack(answers[:2]), np.stack(twice[:2]), atol=1e-6)  # type: ignore[arg-type]
+
+
+def test_the_precision_is_noted(trained: dict[str, DeepGMR]) -> None:
+    for precision, method in trained.items():
+        assert method.scratch.notes["precision"] == usable_precision(precision, "cpu")
+    assert usable_precision("float32", "cpu") == "float32" and usable_precision("bfloat16", "cpu") != "int8"
+    with pytest.raises(InputError, match="int9"):
+        DeepGMR(precision="int9")
+
+
+def test_setup_is_deterministic_and_leaves_the_global_generator(control: DeepGMR) -> None:
+    before = torch.random.get_rng_state()
+    again = DeepGMR(untrained=True)
+    again.setup("cpu", 99, "modelnet40")
+    assert torch.equal(before, torch.random.get_rng_state())
+    source, target = blob(100, 2), blob(100, 3)
+    assert (again.register(source, target) == control.register(source, target)).all()
+
+
+def test_the_gaussians_shown_are_those_of_the_shares_and_move_with_the_cloud() -> None:
+    method = DeepGMR(untrained=True)
+    method.setup("cpu", 0, "shapes40")
+    cloud, T = 3.0 * blob(300, 0) + 7.0, pose(1)
+    moved = (cloud @ T[:3, :3].T + T[:3, 3]).astype(np.float32)
+    method.begin(0)
+    plain, other = method.gaussians(cloud.astype(np.float32), moved)
+    assert plain.shares.shape == (300, 16) and np.allclose(plain.shares.sum(axis=1), 1)
+    assert plain.weights == pytest.approx(plain.shares.mean(axis=0))
+    means = plain.shares.T @ cloud / plain.shares.sum(axis=0)[:, None]
+    assert np.allclose(plain.means, means, atol=1e-3)
+    apart = ((cloud[:, None] - means[None]) ** 2).sum(axis=2)
+    variances = (plain.shares * apart).sum(axis=0) / plain.shares.sum(axis=0) / 3
+    assert np.allclose(plain.radii, np.sqrt(variances), atol=1e-2)
+    assert np.allclose(other.means, plain.means @ T[:3, :3].T + T[:3, 3], atol=1e-2)

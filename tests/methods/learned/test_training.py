@@ -1,0 +1,185 @@
+"""The training loop on a tiny data set: resume, provenance, impossible sizes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+from scipy.spatial.transform import Rotation
+
+from common.errors import InputError
+from methods.deepgmr import DeepGMR
+from methods.learned.training import Trainer, rmse, train
+from methods.learned.training_config import Settings, command_of
+from methods.learned.training_data import (
+    Batch,
+)
+from tests.catalog import build
+from tests.methods.clouds import tensor_pair
+
+OBJECTS = 40
+
+ROOT = Path(__file__).parents[3]
+
+
+def posed(seed: int) -> np.ndarray:
+    T = np.eye(4)
+    T[:3, :3] = Rotation.random(random_state=seed).as_matrix()
+    return T
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root with a ModelNet40 of 40 random objects of 64 points, one a category."""
+    root = tmp_path_factory.mktemp("data")
+    folder = root / "modelnet40" / "modelnet40_ply_hdf5_2048"
+    folder.mkdir(parents=True)
+    draw = np.random.default_rng(0)
+    for split in ("train", "test"):
+        with h5py.File(folder / f"ply_data_{split}0.h5", "w") as handle:
+            handle["data"] = draw.uniform(-0.6, 0.6, (OBJECTS, 64, 3)).astype(np.float32)
+            handle["label"] = np.arange(OBJECTS, dtype=np.uint8)[:, None]
+    return root
+
+
+@pytest.fixture
+def settings(data: Path) -> Settings:
+    return Settings(
+        "deepgmr",
+        dataset="modelnet40",
+        data=str(data),
+        steps=6,
+        batch=2,
+        points=(32, 64),
+        validate_every=2,
+        validation=3,
+    )
+
+
+def run(settings: Settings, folder: Path) -> Path:
+    return train(settings, folder, folder / "w.safetensors", save_every_s=0)
+
+
+def test_a_killed_run_goes_on_as_if_it_had_not_been(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = run(settings, tmp_path / "whole")
+    step: Callable[[Trainer, Batch], float] = Trainer.step
+
+    def killed(trainer: Trainer, batch: Batch) -> float:
+        if trainer.done == 3:
+            raise KeyboardInterrupt
+        return step(trainer, batch)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Trainer, "step", killed)
+        run(settings, tmp_path / "cut")
+    assert not (tmp_path / "cut" / "w.safetensors").exists()
+    resumed = run(settings, tmp_path / "cut")
+    assert "at step 3" in capsys.readouterr().out
+    first, second = load_file(whole), load_file(resumed)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    rows = [list(csv.DictReader((tmp_path / d / "curve.csv").open())) for d in ("whole", "cut")]
+    assert [{k: v for k, v in r.items() if k != "seconds"} for r in rows[0]] == [
+        {k: v for k, v in r.items() if k != "seconds"} for r in rows[1]
+    ]
+    assert [r["step"] for r in rows[0]] == ["2", "4", "6"]
+    assert (tmp_path / "cut" / "curve.png").stat().st_size > 5000
+
+
+def test_weights_tell_where_they_come_from(settings: Settings, tmp_path: Path) -> None:
+    file = run(replace(settings, condition="unseen", steps=2), tmp_path)
+    with safe_open(file, framework="pt") as handle:
+        card = json.loads(handle.metadata()["card"])
+    told = card["provenance"]
+    assert card["config"]["k"] == 20 and card["config"]["components"] == 16
+    assert told["categories"] == told["dataset_categories"][:20] and len(told["dataset_categories"]) == 40
+    assert told["steps"] == 2 and told["validation"]["step"] == 2
+    assert settings.data not in json.dumps(card)
+    assert told["command"].startswith("bench.py train deepgmr --dataset modelnet40 --condition unseen")
+    assert told["command"].endswith("--data $BENCH_DATA")
+    assert DeepGMR.load(file).config.components == 16
+
+
+def test_another_run_s_checkpoint_is_refused(settings: Settings, tmp_path: Path) -> None:
+    run(replace(settings, steps=1), tmp_path)
+    with pytest.raises(InputError, match=r"checkpoint.pt: field 'settings' .*another --name"):
+        run(replace(settings, steps=1, seed=1), tmp_path)
+
+
+def test_rmse_is_its_formula() -> None:
+    draw = np.random.default_rng(0)
+    T, T_true, x = draw.normal(size=(4, 4)), draw.normal(size=(4, 4)), draw.normal(size=(50, 3)).astype(np.float32)
+    apart = (x @ T[:3, :3].T + T[:3, 3]) - (x @ T_true[:3, :3].T + T_true[:3, 3])
+    ours = rmse(torch.from_numpy(T)[None], torch.from_numpy(T_true)[None], torch.from_numpy(x)[None])
+    assert ours.item() == pytest.approx(np.sqrt((apart**2).sum(1).mean()))
+
+
+def test_the_paper_s_schedule_halves_on_a_plateau(settings: Settings) -> None:
+    trainer = Trainer(replace(settings, schedule="plateau", lr=1e-3))
+    assert type(trainer.optimiser).__name__ == "Adam"
+    for loss in [1.0] * 12:
+        trainer.schedule.step(loss)
+    assert trainer.optimiser.param_groups[0]["lr"] == pytest.approx(5e-4)
+
+
+def test_an_unknown_method(settings: Settings, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="unknown learned method 'deepgrm'; did you mean deepgmr"):
+        run(replace(settings, method="deepgrm"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("points", "condition", "message"),
+    [((12, 64), "noisy", "--points 12: .*21"), ((64, 65), "noisy", "has 64"), ((33,), "resampled", "takes 66 points")],
+)
+def test_sizes_that_can_not_be(
+    settings: Settings, tmp_path: Path, points: tuple[int, ...], condition: str, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        run(replace(settings, points=points, condition=condition), tmp_path)
+
+
+def test_the_command_ends_well_and_its_weights_are_read(tmp_path: Path) -> None:
+    words = "bench.py train deepgmr --preset smoke --steps 2 --points 64 --validate-every 1 --name tiny".split()
+    folders = ["--checkpoints", str(tmp_path / "c"), "--weights", str(tmp_path)]
+    ended = subprocess.run([sys.executable, *words, *folders], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0 and not ended.stderr, ended.stderr
+    assert DeepGMR.load(tmp_path / "tiny.safetensors").config.components == 16
+
+
+def test_the_nearest_truth_counts() -> None:
+    T, other = torch.eye(4, dtype=torch.float64)[None], torch.from_numpy(posed(3))[None]
+    x = torch.randn(1, 20, 3)
+    truths = torch.stack([other, T], dim=1)
+    assert rmse(T, truths, x).item() < 1e-5 < rmse(T, other, x).item()
+
+
+def test_a_run_may_begin_with_weights(settings: Settings, tmp_path: Path) -> None:
+    first = run(replace(settings, steps=2), tmp_path / "a")
+    later = Trainer(replace(settings, start=str(first)))
+    assert all(torch.equal(value, later.network.state_dict()[name]) for name, value in load_file(first).items())
+    with pytest.raises(InputError, match="tensor 'backbone"):
+        Trainer(replace(settings, method="deepgmr_resampled", start=str(first)))
+    assert f"--start {first}" in command_of(later.settings)
+
+
+@pytest.mark.parametrize("method", ["dcp_small", "prnet_small", "pointnetlk_small"])
+def test_the_loop_trains_it_and_the_method_reads_its_weights(method: str, tmp_path: Path) -> None:
+    settings = Settings(method, steps=2, batch=2, points=(32,), validate_every=2, validation=2, sampler="euler45")
+    assert settings.title == f"{method}_euler45_shapes40_noisy"
+    file = train(settings, tmp_path, tmp_path / "w.safetensors")
+    made = build(f"{method}[weights={file}]")
+    made.setup("cpu", 0, "shapes40")
+    source, target = (c[0].numpy() for c in tensor_pair(50, 60))
+    assert made.register(source, target).shape == (4, 4)

@@ -1,0 +1,125 @@
+"""Parts of a split, batches, true poses of symmetric objects, and prefetching."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from scipy.spatial import cKDTree
+
+from common.errors import InputError
+from datasets.symmetry import members
+from methods.learned.training import build_network
+from methods.learned.training_config import Settings
+from methods.learned.training_data import (
+    HOLD_EVERY,
+    Part,
+    _every_true_pose,
+    collate,
+    generate,
+    points_at,
+    prefetch,
+)
+from tests.catalog import open_data
+
+OBJECTS = 40
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root with a ModelNet40 of 40 random objects of 64 points, one a category."""
+    root = tmp_path_factory.mktemp("data")
+    folder = root / "modelnet40" / "modelnet40_ply_hdf5_2048"
+    folder.mkdir(parents=True)
+    draw = np.random.default_rng(0)
+    for split in ("train", "test"):
+        with h5py.File(folder / f"ply_data_{split}0.h5", "w") as handle:
+            handle["data"] = draw.uniform(-0.6, 0.6, (OBJECTS, 64, 3)).astype(np.float32)
+            handle["label"] = np.arange(OBJECTS, dtype=np.uint8)[:, None]
+    return root
+
+
+@pytest.fixture
+def settings(data: Path) -> Settings:
+    return Settings(
+        "deepgmr",
+        dataset="modelnet40",
+        data=str(data),
+        steps=6,
+        batch=2,
+        points=(32, 64),
+        validate_every=2,
+        validation=3,
+    )
+
+
+def test_validation_is_held_out_of_train_and_never_test(data: Path) -> None:
+    whole = open_data("modelnet40", data)
+    seen = {
+        held: {Part(whole, held).shape("train", i).name for i in range(len(Part(whole, held).labels("train")))}  # type: ignore[arg-type]
+        for held in (True, False)
+    }
+    assert not seen[True] & seen[False] and len(seen[True] | seen[False]) == OBJECTS
+    assert len(seen[True]) == OBJECTS // HOLD_EVERY
+    assert not any("test" in name for name in seen[True] | seen[False])
+
+
+def test_validation_of_a_split_without_end() -> None:
+    whole = open_data("shapes40")
+    held, rest = Part(whole, True), Part(whole, False)
+    for number in range(45):
+        shapes = [part.shape("train", part.pick("train", number, 0)) for part in (held, rest)]
+        assert shapes[0].name != shapes[1].name and shapes[0].category == shapes[1].category
+
+
+def test_every_step_draws_other_problems(settings: Settings) -> None:
+    part = Part(open_data(settings.dataset, settings.data), False)
+    first, again, second = (generate(part, settings, 32, start, 2) for start in (0, 0, 2))
+    assert all((a.source == b.source).all() for a, b in zip(first, again, strict=True))
+    assert not np.allclose(first[0].T_target_source, second[0].T_target_source)
+
+
+def test_points_in_turn(settings: Settings) -> None:
+    assert [points_at(settings, step) for step in range(6)] == [32, 32, 32, 64, 64, 64]
+    assert points_at(replace(settings, points=(64,)), 5) == 64
+
+
+def test_ahead_keeps_the_order_and_passes_errors_on() -> None:
+    assert list(prefetch(lambda i: i, 3, 20)) == list(range(3, 20))  # type: ignore[arg-type, return-value]
+    with pytest.raises(ZeroDivisionError):
+        list(prefetch(lambda i: 1 // (5 - i), 0, 9))  # type: ignore[arg-type, return-value]
+
+
+@pytest.mark.parametrize("symmetry", ["C1", "C4", "D2", "Cinf"])
+def test_every_truth_of_a_symmetric_object_maps_it_onto_itself(symmetry: str) -> None:
+    """Of points with the symmetry, each truth gives the same cloud; the drawn truth is the first."""
+    problem = generate(Part(open_data("shapes40"), False), Settings("deepgmr"), 32, 0, 1)[0]
+    problem = replace(problem, tags={**problem.tags, "symmetry": symmetry})
+    truths = _every_true_pose([problem, problem])
+    assert truths.shape[0] == 2 and np.allclose(truths[0, 0], problem.T_target_source)
+    orbit = members(symmetry, 48) @ np.random.default_rng(0).normal(size=3)
+    source = orbit @ problem.source_pose[:3, :3].T + problem.source_pose[:3, 3]
+    target = cKDTree(source @ truths[0, 0, :3, :3].T + truths[0, 0, :3, 3])
+    for truth in truths[0]:
+        assert target.query(source @ truth[:3, :3].T + truth[:3, 3])[0].max() < 1e-9
+
+
+def test_a_symmetric_loss_needs_known_symmetries(settings: Settings) -> None:
+    network = build_network("deepgmr_resampled")
+    problems = generate(Part(open_data(settings.dataset, settings.data), False), settings, 32, 0, 2)
+    with pytest.raises(InputError, match="symmetries are not known; train on shapes40"):
+        collate(network, problems, "cpu")
+
+
+def test_problems_are_drawn_with_denormals_kept() -> None:
+    """Flushed, they change the problems, and a tree of points with denormal coordinates never ends."""
+    torch.set_flush_denormal(True)
+    try:
+        drawn = list(prefetch(lambda i: np.array([1e-310]) * 2.0**i, 0, 2))  # type: ignore[arg-type, return-value]
+    finally:
+        torch.set_flush_denormal(False)
+    assert (np.concatenate(drawn) > 0).all()  # type: ignore[arg-type]

@@ -1,0 +1,122 @@
+"""The TEASER++ library: solutions, and its build."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from methods.base import NoSolution, Unavailable, rigid
+from methods.native import teaser as native
+from methods.teaser import Teaser
+from tests.methods.clouds import turned_pair
+
+
+@pytest.fixture(scope="module")
+def teaser() -> Teaser:
+    method = Teaser()
+    try:
+        method.setup("cpu", 0, "shapes40")
+    except Unavailable as reason:
+        pytest.skip(f"TEASER++ cannot be had here: {reason}")
+    return method
+
+
+def test_most_matches_wrong_and_still_the_least_squares_pose_of_the_right_ones(teaser: Teaser) -> None:
+    rng = np.random.default_rng(0)
+    p, q = rng.uniform(-1, 1, size=(2, 300, 3))
+    truth = rigid(Rotation.random(random_state=3).as_matrix(), np.array([0.1, 0.2, 0.3]))
+    q[:60] = p[:60] @ truth[:3, :3].T + truth[:3, 3] + rng.uniform(-0.002, 0.002, size=(60, 3))
+    T, clique = native.solve(p, q, 0.01, 5.0)
+    kabsch, _ = Rotation.align_vectors(q[:60] - q[:60].mean(axis=0), p[:60] - p[:60].mean(axis=0))
+    assert 60 <= clique <= 65
+    assert np.abs(T[:3, :3] - kabsch.as_matrix()).max() < 3e-3
+    assert np.abs(T - truth).max() < 5e-3
+
+
+def test_no_agreeing_matches_is_no_solution(teaser: Teaser) -> None:
+    p, q = np.random.default_rng(0).uniform(-1, 1, size=(2, 12, 3))
+    with pytest.raises(NoSolution):
+        native.solve(p, q, 1e-6, 1.0)
+    source, target, _ = turned_pair(40)
+    for bad in (source[:0], source[:2], np.full_like(source, np.nan)):
+        with pytest.raises(NoSolution):
+            teaser.register(bad, target)
+
+
+def test_it_prints_nothing(teaser: Teaser, capfd: pytest.CaptureFixture[str]) -> None:
+    teaser.register(*turned_pair(40)[:2])
+    assert capfd.readouterr().out == ""
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An empty cache and no teaserpp_python."""
+    monkeypatch.setenv("BENCH_CACHE", str(tmp_path))
+    monkeypatch.setattr(native.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(native.sys, "platform", "linux")
+    monkeypatch.setattr(native.platform, "machine", lambda: "x86_64")
+    return tmp_path
+
+
+def test_without_compiler_or_platform_it_is_unavailable_with_a_mend(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native.shutil, "which", lambda name: None)
+    with pytest.raises(Unavailable, match=r"install g\+\+"):
+        Teaser.check_available()
+    monkeypatch.setattr(native.platform, "machine", lambda: "aarch64")
+    with pytest.raises(Unavailable, match="no wheel for linux aarch64"):
+        Teaser.check_available()
+
+
+def test_without_network_or_with_another_file_it_is_unavailable_and_leaves_nothing(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native.shutil, "which", lambda name: "/usr/bin/g++")
+
+    def refuse(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(command, 1, "", "a warning\nERROR: no connection")
+
+    monkeypatch.setattr(subprocess, "run", refuse)
+    with pytest.raises(
+        Unavailable, match=r"pip cannot fetch cmeel-teaser-plusplus==2\.0: ERROR: no connection; connect"
+    ):
+        native.build_library()
+
+    def forge(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        place = Path(command[command.index("--dest") + 1])
+        place.mkdir()
+        (place / "x.whl").write_bytes(b"not it")
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(subprocess, "run", forge)
+    with pytest.raises(Unavailable, match=r"x\.whl has SHA-256"):
+        native.build_library()
+    assert not native.folder().exists() and not list(bare.glob("tmp*"))
+
+
+def test_unpacking_stays_in_its_folder(tmp_path: Path) -> None:
+    wheel = tmp_path / "w.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr(f"{native.PREFIX}/include/a.h", "1")
+        archive.writestr(f"{native.PREFIX}/include/../../../escaped.h", "2")
+        archive.writestr("other.py", "3")
+    native.unpack(wheel, tmp_path / "out" / "in")
+    assert {f.name for f in tmp_path.rglob("*.h")} == {"a.h", "escaped.h"}
+    assert all((tmp_path / "out" / "in") in f.parents for f in tmp_path.rglob("*.h"))
+    assert not list(tmp_path.rglob("other.py"))
+
+
+def test_the_command_says_where_or_why() -> None:
+    done = subprocess.run([sys.executable, "-m", "methods.native.teaser"], capture_output=True, text=True, timeout=300)
+    assert (
+        native.LIBRARY in {f.name for f in Path(done.stdout.strip().removeprefix("TEASER++: ")).iterdir()}
+        if done.returncode == 0
+        else ("teaser is unavailable" in done.stderr)
+    )
