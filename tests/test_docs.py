@@ -26,7 +26,7 @@ from bench.cli.scaffold import write as write_new
 from bench.isolation.process import ROOT
 from bench.pair.files import write_ply
 from common.keys import rng
-from docs.scripts import make_choosing, make_geometric
+from docs.scripts import make_choosing, make_geometric, make_readme
 from tests.bench.command_line import PLUGINS, QUICK
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -235,6 +235,12 @@ def test_choosing_is_written_from_a_summary():
     )
     page = make_choosing.PAGE.read_text()
     assert text in make_choosing.filled(make_choosing.filled(page, text), text)
+
+
+@pytest.mark.parametrize("script", [make_choosing, make_readme])
+def test_tables_of_the_reference_run_are_what_their_script_writes(script):
+    page = script.PAGE.read_text()
+    assert script.written(page, ROOT / "results" / "reference") == page
 
 
 def test_the_page_of_geometric_methods_sets_tuned_and_printed_beside_untuned():

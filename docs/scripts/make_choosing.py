@@ -58,13 +58,21 @@ def read(file: Path) -> list[Row]:
         return list(csv.DictReader(handle))
 
 
-if __name__ == "__main__":
-    folder = Path(sys.argv[1])
-    alone = {
+def times_alone(folder: Path) -> dict[tuple[str, str], str]:
+    """Return the median time of the timing phase by method and points; accuracy times were measured beside other processes."""
+    return {
         (row["method"], row["points"]): row["time_ms_median"]
         for row in read(folder / "timing.csv")
         if float(row["angle_low"]) == 0 and float(row["angle_high"]) == 180 and row["phase"] == "timing"
     }
-    # The summary's times were measured while other processes worked; compare only those of the timing phase.
-    rows = [r | {"time_ms_median": alone.get((r["method"], r["points"]), "")} for r in read(folder / "summary.csv")]
-    PAGE.write_text(filled(PAGE.read_text(), tables(rows, folder.name)))
+
+
+def written(page: str, folder: Path) -> str:
+    """Return the page with the tables of a run's folder."""
+    times = times_alone(folder)
+    rows = [r | {"time_ms_median": times.get((r["method"], r["points"]), "")} for r in read(folder / "summary.csv")]
+    return filled(page, tables(rows, folder.name))
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(PAGE.read_text(), Path(sys.argv[1])))
