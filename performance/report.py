@@ -110,11 +110,14 @@ def main(outcomes: int, folder: Path) -> None:
     run = folder / f"run{outcomes}"
     if not (run / "record.sqlite").is_file():
         make(run, outcomes)
-    start, made = time.monotonic(), time.process_time()
+    start, cpu_start = time.monotonic(), time.process_time()
     command.write(command.ReportRequest([run], folder / "reports", Catalog.of(folder)), Console(width=100))
     spent = time.monotonic() - start
     get_reusable_executor().shutdown(wait=True)  # resource usage of a helper is counted after it has ended
-    for who, name, before in ((resource.RUSAGE_SELF, "this process", made), (resource.RUSAGE_CHILDREN, "helpers", 0.0)):
+    for who, name, before in (
+        (resource.RUSAGE_SELF, "this process", cpu_start),
+        (resource.RUSAGE_CHILDREN, "helpers", 0.0),
+    ):
         used = resource.getrusage(who)
         print(f"{name}: {used.ru_utime + used.ru_stime - before:.1f} s of CPU, peak {used.ru_maxrss / 1e6:.2f} GB")
     page = folder / "reports" / run.name / "report.html"

@@ -49,7 +49,7 @@ NOT_RUN = {
 def blocks(page, kind):
     """The content of the fenced blocks of a kind; "" for those that say none."""
     fenced = re.findall(r"^```([^\n]*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    return [content for said, content in fenced if said == kind]
+    return [content for language, content in fenced if language == kind]
 
 
 def commands(page):
@@ -81,8 +81,8 @@ def place(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr("bench.report.begin_report", lambda *_: list)
-        asked = ["--methods", "good", "halves", "--problems", "2", "--conditions", "noisy", "--out", "NAME"]
-        assert main.main([*QUICK, *asked]) == 0
+        arguments = ["--methods", "good", "halves", "--problems", "2", "--conditions", "noisy", "--out", "NAME"]
+        assert main.main([*QUICK, *arguments]) == 0
     for name in ("BEFORE", "AFTER"):
         shutil.copytree(folder / "results" / "NAME", folder / "results" / name)
     return folder
@@ -144,11 +144,11 @@ def test_a_command_of_the_documentation_works(place, tmp_path, monkeypatch, page
     monkeypatch.chdir(place)
     monkeypatch.setenv("BENCH_CACHE", str(place / "cache"))
     monkeypatch.setattr("bench.report.begin_report", lambda *_: list)
-    name, asked = small(words[2:], place, tmp_path)
+    name, arguments = small(words[2:], place, tmp_path)
     if name in ("train", "data", "tune"):
-        main._parser(train=name == "train")[0].parse_args(asked)
+        main._parser(train=name == "train")[0].parse_args(arguments)
     else:
-        assert main.main(asked) == 0
+        assert main.main(arguments) == 0
 
 
 @pytest.mark.parametrize("name", TUTORIALS)
@@ -183,7 +183,7 @@ def shell(line, folder):
 def test_the_tutorials_code_is_in_the_form_of_the_others():
     for page in PAGES:
         for number, code in enumerate(blocks(page, "python")):
-            asked = [
+            arguments = [
                 sys.executable,
                 "-m",
                 "ruff",
@@ -193,7 +193,7 @@ def test_the_tutorials_code_is_in_the_form_of_the_others():
                 f"{page.name}.{number}.py",
                 "-",
             ]
-            done = subprocess.run(asked, input=code, cwd=ROOT, capture_output=True, text=True)
+            done = subprocess.run(arguments, input=code, cwd=ROOT, capture_output=True, text=True)
             assert done.returncode == 0, f"{page.name}, block {number}"
 
 
@@ -204,8 +204,8 @@ def test_commands_stand_in_blocks_that_are_marked():
 
 
 def test_the_site_builds_without_a_warning(tmp_path):
-    asked = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
-    done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True)
+    arguments = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "WARNING" not in done.stdout + done.stderr and (tmp_path / "add-a-method" / "index.html").is_file()
     page = (tmp_path / "index.html").read_text()

@@ -22,8 +22,8 @@ def tables(rows: list[Row], paper: list[Row]) -> str:
         for r in paper
         if r["table"] == "accuracy" and r["dataset"] == "modelnet40"
     }
-    asked = sorted((r for r in rows if r["kind"] != "control" and r["recall"]), key=lambda r: int(r["problems"]))
-    known = {(r["condition"], r["method"]): r for r in asked}
+    rows_run = sorted((r for r in rows if r["kind"] != "control" and r["recall"]), key=lambda r: int(r["problems"]))
+    known = {(r["condition"], r["method"]): r for r in rows_run}
     better = {(r["condition"], untuned_name(r["method"])): r for r in known.values() if "[tuned=" in r["method"]}
     parts = []
     for condition in dict.fromkeys(r["condition"] for r in rows):
@@ -54,5 +54,5 @@ def recall(row: Row) -> str:
 
 
 if __name__ == "__main__":
-    found = [row for folder in sys.argv[1:] for row in read(Path(folder) / "summary.csv")]
-    PAGE.write_text(filled(PAGE.read_text(), tables(found, read(Path(str(files("bench.report") / "paper.csv"))))))
+    rows_run = [row for folder in sys.argv[1:] for row in read(Path(folder) / "summary.csv")]
+    PAGE.write_text(filled(PAGE.read_text(), tables(rows_run, read(Path(str(files("bench.report") / "paper.csv"))))))

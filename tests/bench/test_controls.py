@@ -19,9 +19,9 @@ def trials(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("controls"))
         patch.setattr("bench.report.begin_report", lambda *_: list)
-        asked = "--methods oracle identity random_pose index_match --datasets blobs --conditions clean --points 100"
+        arguments = "--methods oracle identity random_pose index_match --datasets blobs --conditions clean --points 100"
         flags = f"--problems {PROBLEMS} --timing-rounds 0 --jobs 1 --out c --plugins {PLUGINS}"
-        assert main.main([*asked.split(), *flags.split()]) == 0
+        assert main.main([*arguments.split(), *flags.split()]) == 0
         frame = pd.read_csv("results/c/trials.csv")
     return {name: group.sort_values("problem") for name, group in frame.groupby("method")}
 

@@ -87,11 +87,11 @@ def test_entry_points_of_installed_packages_are_plugins(tmp_path, monkeypatch):
         metadata.EntryPoint("lost", "not_installed_pkg", "g"),
     ]
     monkeypatch.setattr(metadata, "entry_points", lambda group: points if group == "g" else [])
-    found = discover("methods", "g")
+    plugins = discover("methods", "g")
     from methods.base import Method
 
-    offered = {s.name: [c.__name__ for c in s.classes(Method)] for s in found.sources[-2:]}
+    offered = {s.name: [c.__name__ for c in s.classes(Method)] for s in plugins.sources[-2:]}
     assert offered == {"mine": ["Mine"], "both": ["Mine", "Other"]}
-    assert "pip install not_installed_pkg" in found.faults["lost"]
+    assert "pip install not_installed_pkg" in plugins.faults["lost"]
     sys.modules.pop("stranger_pkg", None)
     importlib.invalidate_caches()

@@ -17,13 +17,13 @@ class Example:
 
 
 def test_lists_split_at_commas_and_spaces_but_not_inside_brackets():
-    asked = ["icp[trim=.3,steps=4],fgr", "a b+c"]
-    assert specs.split_list(asked) == ["icp[trim=.3,steps=4]", "fgr", "a", "b+c"]
+    arguments = ["icp[trim=.3,steps=4],fgr", "a b+c"]
+    assert specs.split_list(arguments) == ["icp[trim=.3,steps=4]", "fgr", "a", "b+c"]
 
 
 def test_parameters_take_the_type_of_their_field():
-    made = specs.build(Example, specs.parse("x[trim=.5, steps=7, robust=yes, name=a/b, cap=none]"), {}, "method")
-    assert made == Example(0.5, 7, True, "a/b", None)
+    example = specs.build(Example, specs.parse("x[trim=.5, steps=7, robust=yes, name=a/b, cap=none]"), {}, "method")
+    assert example == Example(0.5, 7, True, "a/b", None)
 
 
 def test_defaults_of_a_variant_give_way_to_what_is_written():

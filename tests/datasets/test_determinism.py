@@ -38,11 +38,11 @@ def digests(root, cache, order, environment):
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     settings = os.environ | dict.fromkeys(names, "1") | {"BENCH_CACHE": str(cache)} | environment
     command = [sys.executable, "-W", "ignore", "-m", "tests.datasets.problem_digests", str(root), order]
-    made = subprocess.run(command, cwd=ROOT, env=settings, capture_output=True, text=True)
-    if made.returncode == -signal.SIGILL:
+    process = subprocess.run(command, cwd=ROOT, env=settings, capture_output=True, text=True)
+    if process.returncode == -signal.SIGILL:
         pytest.skip("a library calls BLAS, and this processor lacks the instructions of that kernel")
-    assert made.returncode == 0, made.stderr
-    return json.loads(made.stdout)
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout)
 
 
 @pytest.fixture(scope="module")

@@ -44,9 +44,9 @@ class Server(ThreadingHTTPServer):
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
-        server, asked = self.server, self.headers.get("Range")
-        server.asked.append(asked)
-        first = int(asked.removeprefix("bytes=").rstrip("-")) if asked and server.ranges else 0
+        server, byte_range = self.server, self.headers.get("Range")
+        server.asked.append(byte_range)
+        first = int(byte_range.removeprefix("bytes=").rstrip("-")) if byte_range and server.ranges else 0
         if first >= len(server.content):
             self.send_error(416)
             return
@@ -71,21 +71,21 @@ def server():
 
 
 def archive(server, **changes):
-    said = {"file": "things.zip", "urls": (server.url,), "size": 0, "md5": hashlib.md5(server.content).hexdigest()}
-    return Archive(**said | {"unpacked": 10**8, "folder": "things"} | changes)
+    result = {"file": "things.zip", "urls": (server.url,), "size": 0, "md5": hashlib.md5(server.content).hexdigest()}
+    return Archive(**result | {"unpacked": 10**8, "folder": "things"} | changes)
 
 
 def get(server, root, source=None, **changes):
-    said = []
-    download.install_archives("toys", (archive(server, **changes),), root, source, said.append)
-    return said
+    received = []
+    download.install_archives("toys", (archive(server, **changes),), root, source, received.append)
+    return received
 
 
 def test_an_archive_is_fetched_checked_and_unpacked(server, tmp_path):
-    said = get(server, tmp_path)
+    message = get(server, tmp_path)
     assert (tmp_path / "toys" / "things" / "a").read_bytes() == CONTENT
     assert [p.name for p in (tmp_path / "toys").iterdir()] == ["things"]
-    assert server.url in said[1] and "at most 100 MB unpacked" in said[0]
+    assert server.url in message[1] and "at most 100 MB unpacked" in message[0]
     assert "exists already" in get(server, tmp_path)[-1] and len(server.asked) == 1
 
 
@@ -128,8 +128,8 @@ def test_a_whole_part_is_not_fetched_again(server, tmp_path):
 
 def test_the_next_address_is_tried(server, tmp_path):
     dead = "http://127.0.0.1:9/things.zip"
-    said = get(server, tmp_path, urls=(dead, server.url))
-    assert any(dead in line and "refused" in line for line in said) and (tmp_path / "toys" / "things").is_dir()
+    message = get(server, tmp_path, urls=(dead, server.url))
+    assert any(dead in line and "refused" in line for line in message) and (tmp_path / "toys" / "things").is_dir()
 
 
 def test_a_wrong_checksum_is_thrown_away(server, tmp_path):

@@ -57,9 +57,9 @@ MESHES = {
 @pytest.mark.parametrize("name", CLOUDS)
 def test_a_cloud_is_read_as_it_was_written(tmp_path, name):
     CLOUDS[name](tmp_path / name)
-    found = formats.read(tmp_path / name)
-    assert found.triangles is None and found.points.dtype == np.float64
-    np.testing.assert_allclose(found.points, CLOUD, atol=2e-6)
+    points = formats.read(tmp_path / name)
+    assert points.triangles is None and points.points.dtype == np.float64
+    np.testing.assert_allclose(points.points, CLOUD, atol=2e-6)
 
 
 @pytest.mark.parametrize("name", MESHES)
@@ -104,8 +104,8 @@ def test_what_is_wrong_is_one_line_with_the_file(tmp_path, name, content, says):
 def test_rows_of_a_cloud_that_a_camera_left_empty_are_no_points(tmp_path):
     file = tmp_path / "organised.xyz"
     file.write_text("nan nan nan\n1 2 3\n4 5 6\nnan nan nan\n7 8 9\n")
-    found = formats.read(file)
-    assert found.points.tolist() == [[1, 2, 3], [4, 5, 6], [7, 8, 9]] and found.unseen == 2
+    points = formats.read(file)
+    assert points.points.tolist() == [[1, 2, 3], [4, 5, 6], [7, 8, 9]] and points.unseen == 2
     file.write_text("nan nan nan\n1 2 3\n")
     with pytest.raises(InputError, match="has 1 points, at least 3 are needed"):
         formats.read(file)
@@ -162,8 +162,8 @@ def test_hostile_files_load_or_are_one_line_with_their_name(tmp_path, capfd):
     assert len(files) >= 200
     for file in files:
         try:
-            found = formats.read(file)
-            assert np.isfinite(found.points).all() and len(found.points) >= 3
+            points = formats.read(file)
+            assert np.isfinite(points.points).all() and len(points.points) >= 3
         except InputError as error:
             refused += 1
             assert file.name in str(error) and "\n" not in str(error)
@@ -177,6 +177,6 @@ def test_bad_files_are_left_out_and_counted_only_if_asked(tmp_path):
     files = sorted(tmp_path.iterdir())
     with pytest.raises(InputError, match=r"bad\.npy: .*or give --skip-bad"):
         formats.read_all(files, skip_bad=False)
-    found, bad = formats.read_all(files, skip_bad=True)
-    assert found[0] is None and len(found[1].points) == 40
+    clouds, bad = formats.read_all(files, skip_bad=True)
+    assert clouds[0] is None and len(clouds[1].points) == 40
     assert formats.skipped_remark(bad)[0].startswith("1 files are left out, the first because of: ")

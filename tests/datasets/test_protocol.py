@@ -174,9 +174,9 @@ def object_of(dataset, key):
 def test_the_page_suffices_to_draw_a_problem_again(dataset, condition, index, seed, points):
     key = ProblemKey("set", condition, points, index, seed)
     problem = make_problem(dataset, key)
-    found = redraw(dataset.shape("test", object_of(dataset, key)), key)
+    redrawn = redraw(dataset.shape("test", object_of(dataset, key)), key)
     expected = problem.source, problem.target, problem.T_target_source, problem.evaluation_points
-    for ours, theirs in zip(found, expected, strict=True):
+    for ours, theirs in zip(redrawn, expected, strict=True):
         assert ours.dtype == theirs.dtype and ours.tobytes() == np.ascontiguousarray(theirs).tobytes()
-    whole = hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in found[:3]))
+    whole = hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in redrawn[:3]))
     assert whole.digest() == problem.sha256()

@@ -45,9 +45,11 @@ def sampled(triangles, n, seed):
 
 
 def elements(name):
-    axis, found = rotations(name)
+    axis, matrices = rotations(name)
     return (
-        found if axis is None else (turn(axis, np.radians(np.arange(0, 360, 2.0)))[:, None] @ found).reshape(-1, 3, 3)
+        matrices
+        if axis is None
+        else (turn(axis, np.radians(np.arange(0, 360, 2.0)))[:, None] @ matrices).reshape(-1, 3, 3)
     )
 
 
@@ -60,9 +62,9 @@ def farthest_deg(some, of):
 @pytest.mark.parametrize(("seed", "name"), list(enumerate(SOLIDS)))
 def test_known_solids_in_any_pose(name, seed):
     R, t = Rotation.random(random_state=seed).as_matrix(), np.array([3.0, -1.0, 0.5])
-    found = estimate(sampled(SOLIDS[name], 1024, seed) @ R.T + t)
-    assert found.name == name
-    F = found.frame[:3, :3]
+    symmetries = estimate(sampled(SOLIDS[name], 1024, seed) @ R.T + t)
+    assert symmetries.name == name
+    F = symmetries.frame[:3, :3]
     assert np.allclose(F @ F.T, np.eye(3)) and np.linalg.det(F) > 0
     ours, truth = F @ elements(name) @ F.T, R @ elements(name) @ R.T
     assert farthest_deg(ours, truth) < 4 and farthest_deg(truth, ours) < 4
@@ -87,8 +89,8 @@ def test_shapes40():
     indices = [40 * number + label for number in (10, 11) for label in labels]
     for index in indices:
         shape = data.shape("test", index)
-        found = estimate(shape.samples(1024, 1, np.random.default_rng(index))[0])
-        right += found.name == shape.symmetry.rstrip("xyz")
+        symmetries = estimate(shape.samples(1024, 1, np.random.default_rng(index))[0])
+        right += symmetries.name == shape.symmetry.rstrip("xyz")
     assert right >= 10
 
 

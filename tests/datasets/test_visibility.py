@@ -57,10 +57,10 @@ def test_overlap_is_the_share_of_near_points():
 def test_partial_views_lie_on_the_surface_and_face_their_cameras():
     shape = tetrahedron()
     A, B = pose(1), pose(2)
-    made = condition("partial[sigma=0]").make(shape, 400, A, B, rng("p"))
-    assert made.source.shape == made.target.shape == (400, 3) and 0 < made.overlap < 1
+    clouds = condition("partial[sigma=0]").make(shape, 400, A, B, rng("p"))
+    assert clouds.source.shape == clouds.target.shape == (400, 3) and 0 < clouds.overlap < 1
     complete = shape.samples(40_000, 1, rng("s"))[0]
-    for cloud, at in ((made.source, A), (made.target, B)):
+    for cloud, at in ((clouds.source, A), (clouds.target, B)):
         assert overlap(cloud, move(at, complete), 0.05) == 1
         # The camera looks along +z, so a view is nearer to it than the whole on average.
         assert cloud[:, 2].mean() < move(at, complete)[:, 2].mean() - 0.05
@@ -76,27 +76,27 @@ def test_fixed_points_need_the_declared_substitute():
         condition("partial").points_available(100, 1024)
     hpr = condition("partial[visibility=hpr,sigma=0]")
     assert hpr.points_available(1024, 1024) == hpr.points_available(512, 1024) == 512
-    made = hpr.make(PointShape("s", "c", sphere(1024)), 300, pose(1), pose(2), rng("h"))
-    assert 200 < len(made.source) <= 300 and 200 < len(made.target) <= 300
+    clouds = hpr.make(PointShape("s", "c", sphere(1024)), 300, pose(1), pose(2), rng("h"))
+    assert 200 < len(clouds.source) <= 300 and 200 < len(clouds.target) <= 300
     with pytest.raises(InputError, match="grid or hpr"):
         condition("partial[visibility=xray]")
 
 
 def test_outliers_replace_the_asked_share():
-    made = condition("outliers[fraction=0.25,sigma=0]").make(tetrahedron(), 800, pose(1), pose(1), rng("o"))
+    clouds = condition("outliers[fraction=0.25,sigma=0]").make(tetrahedron(), 800, pose(1), pose(1), rng("o"))
     complete = move(pose(1), tetrahedron().samples(50_000, 1, rng("s"))[0])
-    for cloud in (made.source, made.target):
+    for cloud in (clouds.source, clouds.target):
         assert 1 - overlap(cloud, complete, 0.03) == pytest.approx(0.25, abs=0.03)
     with pytest.raises(InputError, match="fraction"):
         condition("outliers[fraction=1]")
 
 
 def test_density_gives_two_sizes_without_shared_points():
-    made = condition("density[target=100,sigma=0]").make(
+    clouds = condition("density[target=100,sigma=0]").make(
         PointShape("s", "c", sphere(400)), 300, np.eye(4), np.eye(4), rng(1)
     )
-    assert made.source.shape == (300, 3) and made.target.shape == (100, 3)
-    assert len(np.unique(np.concatenate([made.source, made.target]), axis=0)) == 400
+    assert clouds.source.shape == (300, 3) and clouds.target.shape == (100, 3)
+    assert len(np.unique(np.concatenate([clouds.source, clouds.target]), axis=0)) == 400
     given = condition("density[target=100]")
     assert (given.points_available(350, 400), given.points_available(200, 400), given.points_available(9000, None)) == (
         300,
@@ -110,5 +110,5 @@ def test_density_gives_two_sizes_without_shared_points():
 def test_a_plate_seen_edge_on_shows_what_it_has():
     plate = MeshShape("p", "c", np.array([[[-1, -1, 0], [1, -1, 0], [1, 1, 0]]]) / 2.0, "C1")
     edge_on = np.array([[0, 0, 1, 0], [0, 1, 0, 0], [-1, 0, 0, 0], [0, 0, 0, 1.0]])
-    made = condition("partial").make(plate, 1024, edge_on, np.eye(4), rng("edge"))
-    assert 50 < len(made.source) < 200 and len(made.target) == 1024
+    clouds = condition("partial").make(plate, 1024, edge_on, np.eye(4), rng("edge"))
+    assert 50 < len(clouds.source) < 200 and len(clouds.target) == 1024

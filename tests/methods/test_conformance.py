@@ -14,15 +14,15 @@ NAMES = [CHEAP.get(name, name) for name in MethodRegistry().entries]
 
 @pytest.fixture(scope="module", params=[*NAMES, "fgr+icp"])
 def method(request):
-    made = build(request.param)
+    network_method = build(request.param)
     reason = spec(request.param).unavailable()
     if reason:
         pytest.skip(reason)
     try:
-        made.setup("cpu", 0, "shapes40")
+        network_method.setup("cpu", 0, "shapes40")
     except Unavailable as error:  # weights for another data set alone
         pytest.skip(str(error))
-    return made
+    return network_method
 
 
 @pytest.mark.parametrize("name", CHECKS)

@@ -18,10 +18,10 @@ TINY = DcpConfig(k=5, widths=(8, 12), features=16, heads=2, inner=24)
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> DcpSmall:
     torch.manual_seed(0)
     file = write_weights(tmp_path_factory.mktemp("w") / "w.safetensors", DcpNet(TINY), "dcp_small")
-    made = build(f"dcp_small[weights={file}]")
-    made.setup("cpu", 0, "shapes40")
-    assert isinstance(made, DcpSmall)
-    return made
+    method = build(f"dcp_small[weights={file}]")
+    method.setup("cpu", 0, "shapes40")
+    assert isinstance(method, DcpSmall)
+    return method
 
 
 @pytest.mark.parametrize("name", [c for c in CHECKS if c != "known poses"])

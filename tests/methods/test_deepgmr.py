@@ -19,9 +19,9 @@ def test_untrained_is_exact_on_clean_clouds(control: DeepGMR, seed: int) -> None
     source, T = blob(256, seed), pose(seed)
     target = np.random.default_rng(seed).permutation(moved(T, source))
     control.begin(0)
-    found = control.register(source, target)
-    np.testing.assert_allclose(found, T, atol=2e-3)
-    np.testing.assert_allclose(control.register(target, source) @ found, np.eye(4), atol=2e-3)
+    result = control.register(source, target)
+    np.testing.assert_allclose(result, T, atol=2e-3)
+    np.testing.assert_allclose(control.register(target, source) @ result, np.eye(4), atol=2e-3)
     assert set(control.scratch.stages) == {"features", "network", "solve"}
 
 
@@ -35,9 +35,9 @@ def test_order_of_points_does_not_matter(control: DeepGMR) -> None:
 def test_other_units_and_places(control: DeepGMR, scale: float, shift: float) -> None:
     source, T = blob(256, 5), pose(5)
     target = source.astype(np.float64) @ T[:3, :3].T + T[:3, 3]
-    found = control.register((scale * source).astype(np.float32), scale * target + shift)  # type: ignore[arg-type]
-    np.testing.assert_allclose(found[:3, :3], T[:3, :3], atol=5e-3)
-    assert np.abs(found[:3, 3] - scale * T[:3, 3] - shift).max() < 5e-3 * scale
+    result = control.register((scale * source).astype(np.float32), scale * target + shift)  # type: ignore[arg-type]
+    np.testing.assert_allclose(result[:3, :3], T[:3, :3], atol=5e-3)
+    assert np.abs(result[:3, 3] - scale * T[:3, 3] - shift).max() < 5e-3 * scale
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ def in_float64(source: np.ndarray, target: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_fast_is_float64_on_clean_clouds(trained: dict[str, DeepGMR], n: int, precision: str) -> None:
     source, T = blob(n, 3), pose(3)
-    found = trained[precision].register(source, np.random.default_rng(0).permutation(moved(T, source)))
-    np.testing.assert_allclose(found, T, atol=1e-3)
+    result = trained[precision].register(source, np.random.default_rng(0).permutation(moved(T, source)))
+    np.testing.assert_allclose(result, T, atol=1e-3)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

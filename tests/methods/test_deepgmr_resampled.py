@@ -32,9 +32,9 @@ def method(tmp_path: Path) -> DeepGMRResampled:
     net = build_network("deepgmr_resampled")
     file = tmp_path / "w.safetensors"
     save(file, net.state_dict(), Card("deepgmr_resampled", asdict(net.config), {}))
-    made = DeepGMRResampled(weights=str(file), precision="float32")
-    made.setup("cpu", 0, "shapes40")
-    return made
+    network_method = DeepGMRResampled(weights=str(file), precision="float32")
+    network_method.setup("cpu", 0, "shapes40")
+    return network_method
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -42,8 +42,8 @@ def test_the_same_points_give_the_true_pose_with_any_weights(method: DeepGMRResa
     source, T = solid(0), pose(seed)
     order = np.random.default_rng(seed).permutation(len(source))
     method.begin(0)
-    found = method.register(source.astype(np.float32), moved(T, source)[order])
-    assert rmse(found, T, source) < 1e-4
+    result = method.register(source.astype(np.float32), moved(T, source)[order])
+    assert rmse(result, T, source) < 1e-4
 
 
 def test_the_pose_of_either_cloud_changes_the_answer_as_it_must(method: DeepGMRResampled) -> None:
@@ -51,8 +51,8 @@ def test_the_pose_of_either_cloud_changes_the_answer_as_it_must(method: DeepGMRR
     answers = []
     for a, b in ((np.eye(4), np.eye(4)), (S, T)):
         method.begin(0)
-        found = method.register(moved(a, source), moved(b, target))
-        answers.append(np.linalg.inv(b) @ found @ a)
+        result = method.register(moved(a, source), moved(b, target))
+        answers.append(np.linalg.inv(b) @ result @ a)
     assert np.abs(answers[0] - answers[1]).max() < 1e-3
 
 

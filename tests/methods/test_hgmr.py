@@ -46,10 +46,10 @@ def angle(T: Pose, truth: Pose) -> float:
 @pytest.mark.parametrize("condition", ["clean", "noisy"])
 def test_small_turns_are_undone_on_shapes(condition: str, index: int) -> None:
     shapes = open_data("shapes40")
-    made = make_problem(shapes, ProblemKey("shapes40", condition, 512, index, split="train", angles=(0.0, 15.0)))
-    T = solve(Hgmr(), made.source, made.target)
-    difference = T - made.T_target_source
-    error = made.source @ difference[:3, :3].T + difference[:3, 3]
+    result = make_problem(shapes, ProblemKey("shapes40", condition, 512, index, split="train", angles=(0.0, 15.0)))
+    T = solve(Hgmr(), result.source, result.target)
+    difference = T - result.T_target_source
+    error = result.source @ difference[:3, :3].T + difference[:3, 3]
     assert np.sqrt(np.square(error).sum(axis=1).mean()) < 0.03
 
 
@@ -64,21 +64,21 @@ def test_a_noisy_pair_is_aligned_and_it_says_so() -> None:
 
 
 def test_confidence_is_lower_where_it_is_lost() -> None:
-    method, said = Hgmr(), {}
+    method, errors = Hgmr(), {}
     for degrees in (10, 170):
         source, target, _ = problem(degrees)
         solve(method, source, target)
-        said[degrees] = method.scratch.notes["confidence"]
-    assert said[170] < said[10]
+        errors[degrees] = method.scratch.notes["confidence"]
+    assert errors[170] < errors[10]
 
 
 def test_it_degrades_with_rotation_and_the_blur_widens_its_reach() -> None:
-    found = {}
+    errors = {}
     for blur in (0.0, 0.3):
         for degrees in (20, 60, 160):
             runs = [problem(degrees, seed) for seed in range(6)]
-            found[blur, degrees] = np.mean([angle(solve(Hgmr(blur=blur), s, t), T) < 5 for s, t, T in runs])
-    assert found[0.3, 20] == 1 and found[0.3, 60] > found[0.0, 60] and found[0.3, 160] < 0.5
+            errors[blur, degrees] = np.mean([angle(solve(Hgmr(blur=blur), s, t), T) < 5 for s, t, T in runs])
+    assert errors[0.3, 20] == 1 and errors[0.3, 60] > errors[0.0, 60] and errors[0.3, 160] < 0.5
 
 
 def test_turning_both_clouds_conjugates_the_answer() -> None:

@@ -40,8 +40,8 @@ def test_trimming_withstands_points_without_a_match() -> None:
 @pytest.mark.parametrize("metric", METRICS)
 def test_every_metric_and_kernel_is_exact_from_a_near_start(metric: str, kernel: str) -> None:
     source, target, truth = turned_pair(12)
-    found = solve(Icp(metric=metric, kernel=kernel, width=0.3, iterations=200), source, target)
-    assert np.abs(found - truth).max() < 1e-3
+    result = solve(Icp(metric=metric, kernel=kernel, width=0.3, iterations=200), source, target)
+    assert np.abs(result - truth).max() < 1e-3
 
 
 def test_point_to_point_converges_to_the_least_squares_pose_of_its_matches() -> None:

@@ -30,9 +30,9 @@ def made(name):
 def test_a_small_pose_is_found_in_any_unit(name, scale):
     source, target, truth = turned_pair(12, scale=scale)
     method = made(name)
-    found = solve(method, source, target)
-    apart = Rotation.from_matrix(found[:3, :3].T @ truth[:3, :3]).magnitude()
-    assert np.rad2deg(apart) < 1 and np.linalg.norm(found[:3, 3] - truth[:3, 3]) < 0.02 * scale
+    result = solve(method, source, target)
+    apart = Rotation.from_matrix(result[:3, :3].T @ truth[:3, :3]).magnitude()
+    assert np.rad2deg(apart) < 1 and np.linalg.norm(result[:3, 3] - truth[:3, 3]) < 0.02 * scale
     assert method.scratch.notes
 
 
@@ -41,16 +41,16 @@ def test_the_start_is_used(name):
     source, target, truth = turned_pair(150)
     method = made(name)
     method.begin(0)
-    found = method.register(source, target, truth)
-    assert np.abs(found - truth).max() < 0.03
+    result = method.register(source, target, truth)
+    assert np.abs(result - truth).max() < 0.03
 
 
 @pytest.mark.parametrize("degrees", [5, 100, 179])
 def test_kiss_matcher_finds_any_pose(degrees):
     source, target, truth = turned_pair(degrees, n=2000)
     method = made("kiss_matcher")
-    found = solve(method, source, target)
-    assert np.abs(found - truth).max() < 0.05 and 0 < method.scratch.notes["confidence"] <= 1
+    result = solve(method, source, target)
+    assert np.abs(result - truth).max() < 0.05 and 0 < method.scratch.notes["confidence"] <= 1
 
 
 @pytest.mark.parametrize("name", [*LOCAL, "kiss_matcher"])

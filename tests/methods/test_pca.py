@@ -29,9 +29,9 @@ def test_same_points_exactly_and_other_points_nearly(seed: int) -> None:
     source, T = wedge(0), posed(seed)
     for other, limit in ((wedge(0)[::-1], 1e-5), (wedge(1), 0.05)):
         target = other @ T[:3, :3].T + T[:3, 3]
-        found = PrincipalAxes().register(source.astype(np.float32), target.astype(np.float32))
-        assert np.linalg.det(found[:3, :3]) == pytest.approx(1)
-        assert rmse(found, T, source) < limit
+        result = PrincipalAxes().register(source.astype(np.float32), target.astype(np.float32))
+        assert np.linalg.det(result[:3, :3]) == pytest.approx(1)
+        assert rmse(result, T, source) < limit
 
 
 def test_degenerate_clouds() -> None:

@@ -31,10 +31,10 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> PointNetLKSmall:
     torch.manual_seed(0)
     net = LkNet(LkConfig(widths=(32, 64, 256)))
     file = write_weights(tmp_path_factory.mktemp("w") / "w.safetensors", net, "pointnetlk_small", sampler="euler45")
-    made = build(f"pointnetlk_small[weights={file}]")
-    made.setup("cpu", 0, "shapes40")
-    assert isinstance(made, PointNetLKSmall)
-    return made
+    method = build(f"pointnetlk_small[weights={file}]")
+    method.setup("cpu", 0, "shapes40")
+    assert isinstance(method, PointNetLKSmall)
+    return method
 
 
 @pytest.mark.parametrize("name", list(CHECKS))
@@ -49,9 +49,9 @@ def test_a_start_between_the_clouds_as_given(tiny: PointNetLKSmall, scale: float
     T[:3, 3] *= scale
     target = source @ T[:3, :3].T + T[:3, 3]
     start = T @ turned(5.0)[0].numpy()
-    found = tiny.register(source, target, start)
-    np.testing.assert_allclose(found[:3, :3], T[:3, :3], atol=0.02)
-    assert np.abs((source @ found[:3, :3].T + found[:3, 3]) - target).max() < 0.05 * scale
+    result = tiny.register(source, target, start)
+    np.testing.assert_allclose(result[:3, :3], T[:3, :3], atol=0.02)
+    assert np.abs((source @ result[:3, :3].T + result[:3, 3]) - target).max() < 0.05 * scale
 
 
 def test_it_stands_after_a_plus_and_the_sizes_are_the_paper_s() -> None:

@@ -22,10 +22,10 @@ CLOUD = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32)
 
 @pytest.fixture
 def child():
-    made = MethodProcess(MethodSetup(spec("slow[seconds=0]", PLUGINS), "blobs"), Limits(FAULT_S, 4))
-    assert made.start().status == "ok"
-    yield made
-    made.close()
+    process = MethodProcess(MethodSetup(spec("slow[seconds=0]", PLUGINS), "blobs"), Limits(FAULT_S, 4))
+    assert process.start().status == "ok"
+    yield process
+    process.close()
 
 
 def test_a_call_survives_one_kill(child):
@@ -80,10 +80,10 @@ SHORT_TIMEOUT_S = 0.7
 @pytest.fixture
 def picky(monkeypatch):
     monkeypatch.setattr(process_module, "PIPELINE_BELOW_S", np.inf)  # each call is sent ahead, however busy the machine
-    made = ShortTimeout(MethodSetup(spec("picky", PLUGINS), "blobs"), Limits(FAULT_S, 4))
-    assert made.start().status == "ok"
-    yield made
-    made.close()
+    process = ShortTimeout(MethodSetup(spec("picky", PLUGINS), "blobs"), Limits(FAULT_S, 4))
+    assert process.start().status == "ok"
+    yield process
+    process.close()
 
 
 def calls(*firsts, points=20, pulled=None):
@@ -96,11 +96,11 @@ def calls(*firsts, points=20, pulled=None):
 
 
 def test_calls_that_follow_each_other_get_their_own_answers(picky):
-    asked = [1.0, 2.0, SLEEP, 3.0, EXIT, 4.0, 5.0, KILL, 6.0]
+    values = [1.0, 2.0, SLEEP, 3.0, EXIT, 4.0, 5.0, KILL, 6.0]
     ends = {SLEEP: "timeout", EXIT: "crash", KILL: "crash"}
-    found = list(picky.replies(calls(*asked)))
-    assert [first for first, _ in found] == asked
-    for first, reply in found:
+    replies = list(picky.replies(calls(*values)))
+    assert [first for first, _ in replies] == values
+    for first, reply in replies:
         assert reply.status == ends.get(first, "ok")
         if reply.status == "ok":
             assert reply.pairs[0].pose[:3, 3].tolist() == [first] * 3
@@ -138,11 +138,11 @@ def test_broken_input_comes_after_the_replies_before_it(picky):
         yield from calls(1, 2, 3)
         raise InputError("broken")
 
-    found = []
+    received = []
     with pytest.raises(InputError, match="broken"):
         for first, _ in picky.replies(until_broken()):
-            found.append(first)
-    assert found == [1, 2, 3]
+            received.append(first)
+    assert received == [1, 2, 3]
 
 
 def answered(child):
@@ -168,11 +168,11 @@ def test_limits_hold_for_a_call_that_nobody_watches_while_the_next_is_drawn(pick
         picky.limits = limits
         yield from calls(3)
 
-    found = []
+    received = []
     for first, reply in picky.replies(drawn()):
-        found.append((first, reply.status))
+        received.append((first, reply.status))
         picky.limits = usual
-    assert found == [(1, "ok"), (2, "ok"), (call, status), (3, "ok")]
+    assert received == [(1, "ok"), (2, "ok"), (call, status), (3, "ok")]
 
 
 def test_memory_counts_with_what_the_process_held_before(picky, monkeypatch):
@@ -191,8 +191,8 @@ def test_an_answer_counts_though_the_process_is_gone_before_the_next_call_is_una
         picky.process.wait()
         yield from calls(4)
 
-    found = [(first, reply.status) for first, reply in picky.replies(drawn())]
-    assert found == [(1, "ok"), (2, "ok"), (3, "ok"), (4, "ok")]
+    replies = [(first, reply.status) for first, reply in picky.replies(drawn())]
+    assert replies == [(1, "ok"), (2, "ok"), (3, "ok"), (4, "ok")]
 
 
 def test_the_last_words_of_a_process_are_read_however_late(picky, monkeypatch):

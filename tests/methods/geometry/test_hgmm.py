@@ -37,8 +37,8 @@ def grown(points: np.ndarray, how: hgmm.FitParameters = GROWTH) -> hgmm.Tree:
 def test_the_likelihood_never_falls_during_em_in_any_level(points: np.ndarray) -> None:
     tree = grown(points)
     assert len(tree.levels) >= 2
-    for told in tree.history:
-        assert len(told) > 1 and np.diff(told).min() > -1e-9 and told[-1] > told[0]
+    for record in tree.history:
+        assert len(record) > 1 and np.diff(record).min() > -1e-9 and record[-1] > record[0]
 
 
 def test_one_level_agrees_with_scikit_learn_from_the_same_start() -> None:
@@ -68,11 +68,11 @@ def test_coefficients_are_logarithms_of_weighted_densities() -> None:
     points = lumpy(500)
     level = grown(points).levels[0]
     for blur in (0.0, 0.2):
-        found = level.coefficients(blur) @ hgmm.monomials(torch.as_tensor(points[:20])).T
+        log_densities = level.coefficients(blur) @ hgmm.monomials(torch.as_tensor(points[:20])).T
         for k in range(8):
             covariance = (level.axes[k] * level.variance[k]) @ level.axes[k].T + blur**2 * torch.eye(3)
             expected = multivariate_normal(level.mean[k].numpy(), covariance.numpy()).logpdf(points[:20])
-            assert np.allclose(found[k], expected + float(level.log_weight[k]))
+            assert np.allclose(log_densities[k], expected + float(level.log_weight[k]))
 
 
 def test_few_and_many_components_are_evaluated_alike(monkeypatch: pytest.MonkeyPatch) -> None:

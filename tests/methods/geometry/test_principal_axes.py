@@ -19,5 +19,5 @@ def solid(seed: int, n: int = 300) -> np.ndarray:
 def test_distances_against_brute_force() -> None:
     source, target, T = solid(0, 40), solid(1, 50), pose(5)
     every = np.linalg.norm((source @ T[:3, :3].T + T[:3, 3])[:, None] - target[None], axis=2).min(axis=1)
-    found = distances(source, target, T[None, :3, :3], T[None, :3, 3], 0.5, 40)
-    assert found == pytest.approx(np.sort(every)[:20].mean())
+    measured = distances(source, target, T[None, :3, :3], T[None, :3, 3], 0.5, 40)
+    assert measured == pytest.approx(np.sort(every)[:20].mean())

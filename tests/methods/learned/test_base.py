@@ -24,10 +24,10 @@ TINY = DcpConfig(k=5, widths=(8, 12), features=16, heads=2, inner=24)
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> DcpSmall:
     torch.manual_seed(0)
     file = write_weights(tmp_path_factory.mktemp("w") / "w.safetensors", DcpNet(TINY), "dcp_small")
-    made = build(f"dcp_small[weights={file}]")
-    made.setup("cpu", 0, "shapes40")
-    assert isinstance(made, DcpSmall)
-    return made
+    method = build(f"dcp_small[weights={file}]")
+    method.setup("cpu", 0, "shapes40")
+    assert isinstance(method, DcpSmall)
+    return method
 
 
 def test_the_pose_is_denormalised_to_the_original_clouds(tiny: DcpSmall) -> None:
@@ -63,6 +63,6 @@ def test_samplers_are_not_mixed_up(tmp_path: Path) -> None:
 
 def test_without_weights_it_is_unavailable_with_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("methods.learned.base.WEIGHTS_FOLDER", tmp_path)
-    for cls, told in ((Dcp, "train dcp --dataset"), (DcpSmallEuler45, "train dcp_small .*--sampler euler45")):
-        with pytest.raises(Unavailable, match=told):
+    for cls, hint in ((Dcp, "train dcp --dataset"), (DcpSmallEuler45, "train dcp_small .*--sampler euler45")):
+        with pytest.raises(Unavailable, match=hint):
             cls.check_available()

@@ -102,13 +102,16 @@ def test_weights_tell_where_they_come_from(settings: Settings, tmp_path: Path) -
     file = run(replace(settings, condition="unseen", steps=2), tmp_path)
     with safe_open(file, framework="pt") as handle:
         card = json.loads(handle.metadata()["card"])
-    told = card["provenance"]
+    provenance = card["provenance"]
     assert card["config"]["k"] == 20 and card["config"]["components"] == 16
-    assert told["categories"] == told["dataset_categories"][:20] and len(told["dataset_categories"]) == 40
-    assert told["steps"] == 2 and told["validation"]["step"] == 2
+    assert (
+        provenance["categories"] == provenance["dataset_categories"][:20]
+        and len(provenance["dataset_categories"]) == 40
+    )
+    assert provenance["steps"] == 2 and provenance["validation"]["step"] == 2
     assert settings.data not in json.dumps(card)
-    assert told["command"].startswith("bench.py train deepgmr --dataset modelnet40 --condition unseen")
-    assert told["command"].endswith("--data $BENCH_DATA")
+    assert provenance["command"].startswith("bench.py train deepgmr --dataset modelnet40 --condition unseen")
+    assert provenance["command"].endswith("--data $BENCH_DATA")
     assert DeepGMR.load(file).config.components == 16
 
 
@@ -179,7 +182,7 @@ def test_the_loop_trains_it_and_the_method_reads_its_weights(method: str, tmp_pa
     settings = Settings(method, steps=2, batch=2, points=(32,), validate_every=2, validation=2, sampler="euler45")
     assert settings.title == f"{method}_euler45_shapes40_noisy"
     file = train(settings, tmp_path, tmp_path / "w.safetensors")
-    made = build(f"{method}[weights={file}]")
-    made.setup("cpu", 0, "shapes40")
+    network_method = build(f"{method}[weights={file}]")
+    network_method.setup("cpu", 0, "shapes40")
     source, target = (c[0].numpy() for c in tensor_pair(50, 60))
-    assert made.register(source, target).shape == (4, 4)
+    assert network_method.register(source, target).shape == (4, 4)

@@ -27,10 +27,10 @@ PROVENANCE: dict[str, Any] = {
 }
 
 
-def write(file: Path, config: GmrConfig = SMALL, method: str = "deepgmr", **told: Any) -> Path:
+def write(file: Path, config: GmrConfig = SMALL, method: str = "deepgmr", **provenance: Any) -> Path:
     from dataclasses import asdict
 
-    save(file, GmrNet(SMALL).state_dict(), Card(method, asdict(config), PROVENANCE | told))
+    save(file, GmrNet(SMALL).state_dict(), Card(method, asdict(config), PROVENANCE | provenance))
     return file
 
 
@@ -41,8 +41,8 @@ def test_weights_come_back(tmp_path: Path) -> None:
     assert method.state["weights"] == "w.safetensors" and method.scratch.notes["weights"] == "w.safetensors"
     assert len(method.scratch.notes["sha256"]) == 64
     assert DeepGMR.load(file).config == SMALL
-    found = method.register(blob(64), moved(pose(0), blob(64)))
-    np.testing.assert_allclose(found, pose(0), atol=5e-3)
+    result = method.register(blob(64), moved(pose(0), blob(64)))
+    np.testing.assert_allclose(result, pose(0), atol=5e-3)
 
 
 def test_a_pickle_is_refused(tmp_path: Path) -> None:

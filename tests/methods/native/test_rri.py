@@ -254,8 +254,8 @@ def assert_torch_answers() -> None:
     method.begin(0)
     method.setup("cpu", 0, "shapes40")
     assert method.scratch.notes["features"] == "torch"
-    found = method.register(blob(100), (blob(100) @ pose(1)[:3, :3].T + pose(1)[:3, 3]).astype(np.float32))
-    np.testing.assert_allclose(found, pose(1), atol=2e-3)
+    result = method.register(blob(100), (blob(100) @ pose(1)[:3, :3].T + pose(1)[:3, 3]).astype(np.float32))
+    np.testing.assert_allclose(result, pose(1), atol=2e-3)
 
 
 def test_without_a_compiler_torch_answers_and_says_so(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,9 +290,9 @@ def test_a_cache_that_cannot_be_written_or_loaded_breaks_nothing(bare: Path, mon
 def test_several_processes_build_it_once(kernel: None, bare: Path) -> None:
     run = [sys.executable, "-m", "methods.native.rri"]
     running = [subprocess.Popen(run, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    said = {process.communicate(timeout=300)[0].strip() for process in running}
-    assert len(said) == 1 and [process.returncode for process in running] == [0] * 3
-    assert {f.name for f in bare.iterdir() if f.is_dir()} == {Path(said.pop()).name}
+    outputs = {process.communicate(timeout=300)[0].strip() for process in running}
+    assert len(outputs) == 1 and [process.returncode for process in running] == [0] * 3
+    assert {f.name for f in bare.iterdir() if f.is_dir()} == {Path(outputs.pop()).name}
 
 
 def test_what_is_built_needs_no_compiler(kernel: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,9 +22,9 @@ def solid(seed: int, n: int = 300) -> np.ndarray:
 def test_what_the_network_sees_lies_together() -> None:
     source, T = solid(0), pose(4)
     target = source @ T[:3, :3].T
-    found = candidates(source, target, 1.0, 400)
-    assert found.distances[0] < 1e-6 and (np.diff(found.distances) >= 0).all()
-    a, b = in_principal_frame(torch.from_numpy(source), torch.from_numpy(target), found, 24)
+    candidate_poses = candidates(source, target, 1.0, 400)
+    assert candidate_poses.distances[0] < 1e-6 and (np.diff(candidate_poses.distances) >= 0).all()
+    a, b = in_principal_frame(torch.from_numpy(source), torch.from_numpy(target), candidate_poses, 24)
     assert b.shape == (24, 300, 3) and torch.allclose(a, b[0], atol=1e-6) and not torch.allclose(a, b[1], atol=1e-2)
     assert np.allclose(np.cov(a.numpy().T), np.diag(np.diag(np.cov(a.numpy().T))), atol=1e-9)
 

@@ -28,9 +28,9 @@ def test_edge_convolution_is_its_definition_with_its_gradient() -> None:
     layer = EdgeConv(4, 7).double()
     weight = torch.randn(60, 7, dtype=torch.float64)
     grads = []
-    for made in (lambda y: layer(y.flatten(0, 1), rows_of(index)), lambda y: by_edges(layer, y, index)):
+    for layer_function in (lambda y: layer(y.flatten(0, 1), rows_of(index)), lambda y: by_edges(layer, y, index)):
         y = x.clone().requires_grad_()
-        value = (made(y) * weight).sum()
+        value = (layer_function(y) * weight).sum()
         grads.append((value.detach(), *torch.autograd.grad(value, [y, *layer.parameters()])))
     for ours, theirs in zip(*grads, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-9, rtol=1e-9)

@@ -15,14 +15,14 @@ from tests.methods.clouds import blob, pose
 def test_mixture_is_the_weighted_moments() -> None:
     x = torch.from_numpy(blob(100).astype(np.float64)) + 3
     gamma = torch.rand(100, 5, dtype=torch.float64).softmax(-1)
-    made = mixture(gamma[None], x[None])
+    gaussians = mixture(gamma[None], x[None])
     for j in range(5):
         w = gamma[:, j].numpy()
         mean = np.average(x.numpy(), axis=0, weights=w)
         scatter = np.cov(x.numpy().T, aweights=w, ddof=0)
-        assert made.pi[0, j].item() == pytest.approx(w.mean())
-        np.testing.assert_allclose(made.mu[0, j], mean, atol=1e-12)
-        assert made.sigma2[0, j].item() == pytest.approx(np.trace(scatter) / 3)
+        assert gaussians.pi[0, j].item() == pytest.approx(w.mean())
+        np.testing.assert_allclose(gaussians.mu[0, j], mean, atol=1e-12)
+        assert gaussians.sigma2[0, j].item() == pytest.approx(np.trace(scatter) / 3)
 
 
 def random_mixtures(seed: int) -> tuple[Mixture, Mixture]:

@@ -72,9 +72,9 @@ def test_the_jacobian_of_the_network_is_autograd_s() -> None:
 def test_a_smooth_feature_is_aligned_exactly(degrees: float) -> None:
     source = tensor_pair(80)[0][:1].double()
     T = turned(degrees, 0.05)
-    found = align(smooth, source, moved(T, source), 20, 1e-4, None)
-    torch.testing.assert_close(found.T, T, atol=1e-6, rtol=0)
-    assert found.residual.abs().max() < 1e-6
+    alignment = align(smooth, source, moved(T, source), 20, 1e-4, None)
+    torch.testing.assert_close(alignment.T, T, atol=1e-6, rtol=0)
+    assert alignment.residual.abs().max() < 1e-6
 
 
 def test_it_starts_from_where_it_is_told() -> None:
@@ -88,26 +88,26 @@ def test_a_sphere_s_turn_is_left_alone() -> None:
     """Where no turn changes the feature the step stays finite."""
     radial = lambda x: x.square().sum(dim=2).mean(dim=1, keepdim=True).expand(-1, 9)  # noqa: E731
     x = tensor_pair(40)[0].double()
-    found = align(radial, x, x.clone(), 5, 1e-4, None)
-    assert torch.isfinite(found.T).all() and (found.T - torch.eye(4)).abs().max() < 1e-3
+    alignment = align(radial, x, x.clone(), 5, 1e-4, None)
+    assert torch.isfinite(alignment.T).all() and (alignment.T - torch.eye(4)).abs().max() < 1e-3
 
 
 def test_even_an_untrained_network_finds_a_small_turn() -> None:
     net = LkNet(LkConfig(widths=(32, 64, 256)))
     source = tensor_pair(300)[0][:1]
     T = turned(8.0, 0.3)
-    found = net.estimate(net.prepare(source, source), source, moved(T, source)).T
-    apart = np.rad2deg(Rotation.from_matrix((found[0, :3, :3].mT @ T[0, :3, :3]).detach().numpy()).magnitude())
+    estimates = net.estimate(net.prepare(source, source), source, moved(T, source)).T
+    apart = np.rad2deg(Rotation.from_matrix((estimates[0, :3, :3].mT @ T[0, :3, :3]).detach().numpy()).magnitude())
     assert apart < 1.0
 
 
 def test_the_loss_is_the_motion_s_and_the_feature_s() -> None:
     net, (source, target) = LkNet(TINY), tensor_pair()
-    made = net.estimate(net.prepare(source, target), source, target)
+    estimates = net.estimate(net.prepare(source, target), source, target)
     T = torch.from_numpy(np.stack([pose(0), pose(1)]))
-    apart = torch.linalg.inv(made.T) @ T - torch.eye(4)
-    by_hand = apart.square().sum(dim=(1, 2)).mean() + made.residual.square().mean()
-    assert net.loss(made, T).item() == pytest.approx(by_hand.item(), rel=1e-5)
-    net.loss(made, T).backward()
+    apart = torch.linalg.inv(estimates.T) @ T - torch.eye(4)
+    by_hand = apart.square().sum(dim=(1, 2)).mean() + estimates.residual.square().mean()
+    assert net.loss(estimates, T).item() == pytest.approx(by_hand.item(), rel=1e-5)
+    net.loss(estimates, T).backward()
     idle = [name for name, p in net.named_parameters() if p.grad is None or not torch.isfinite(p.grad).all()]
     assert not idle

@@ -27,9 +27,9 @@ def test_hard_matches_give_scipy_s_alignment(seed: int) -> None:
 def test_scores_are_scaled_dot_products_in_float32_under_autocast() -> None:
     x, y = torch.randn(2, 4, 9), torch.randn(2, 5, 9)
     with torch.autocast("cpu", torch.bfloat16):
-        found = scores_of(x, y)
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found, torch.einsum("bnf,bmf->bnm", x, y) / 3)
+        scores = scores_of(x, y)
+    assert scores.dtype == torch.float32
+    torch.testing.assert_close(scores, torch.einsum("bnf,bmf->bnm", x, y) / 3)
 
 
 def test_the_loss_is_the_paper_s() -> None:

@@ -34,11 +34,11 @@ def test_rounds_compose(monkeypatch: pytest.MonkeyPatch) -> None:
         return steps[len(seen) - 1], torch.zeros(()), torch.zeros(())
 
     monkeypatch.setattr(net, "round", round_)
-    made = estimate(net, source, target)
-    torch.testing.assert_close(made.T, steps[2] @ steps[1] @ steps[0])
+    estimates = estimate(net, source, target)
+    torch.testing.assert_close(estimates.T, steps[2] @ steps[1] @ steps[0])
     torch.testing.assert_close(seen[2], moved(steps[1] @ steps[0], source))
-    for found, wanted in zip(made.rounds, (steps[0], steps[1] @ steps[0], made.T), strict=True):
-        torch.testing.assert_close(found, wanted)
+    for step_pose, wanted in zip(estimates.rounds, (steps[0], steps[1] @ steps[0], estimates.T), strict=True):
+        torch.testing.assert_close(step_pose, wanted)
 
 
 def test_a_true_pose_stays_when_every_match_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,9 +47,9 @@ def test_a_true_pose_stays_when_every_match_is_right(monkeypatch: pytest.MonkeyP
     T = torch.from_numpy(np.stack([pose(1), pose(2)]))
     monkeypatch.setattr(net, "keypoints", lambda features, points: (features, points))
     monkeypatch.setattr(net, "matches", lambda scores: torch.eye(scores.shape[1]).expand_as(scores))
-    made = estimate(net, source, moved(T, source))
-    for found in made.rounds:
-        torch.testing.assert_close(found, T, atol=1e-5, rtol=1e-5)
+    estimates = estimate(net, source, moved(T, source))
+    for step_pose in estimates.rounds:
+        torch.testing.assert_close(step_pose, T, atol=1e-5, rtol=1e-5)
 
 
 def test_keypoints_are_those_of_the_longest_features() -> None:
@@ -64,9 +64,9 @@ def test_keypoints_are_those_of_the_longest_features() -> None:
 def test_matches_are_hard_with_the_softmax_s_gradient() -> None:
     net = PrnetNet(TINY).eval()
     scores, weight = torch.randn(1, 6, 8, requires_grad=True), torch.randn(1, 6, 8)
-    found = net.matches(scores)
-    assert torch.equal(found.detach().round(), torch.nn.functional.one_hot(scores.argmax(-1), 8).float())
-    ours = torch.autograd.grad((found * weight).sum(), scores)[0]
+    matches = net.matches(scores)
+    assert torch.equal(matches.detach().round(), torch.nn.functional.one_hot(scores.argmax(-1), 8).float())
+    ours = torch.autograd.grad((matches * weight).sum(), scores)[0]
     torch.testing.assert_close(ours, torch.autograd.grad((scores.softmax(-1) * weight).sum(), scores)[0])
 
 
@@ -90,13 +90,14 @@ def test_draws_differ_and_come_back_with_the_state() -> None:
 
 def test_the_loss_discounts_rounds_and_adds_cycle_and_alignment() -> None:
     net, (source, target) = PrnetNet(TINY).train(), tensor_pair()
-    made = estimate(net, source, target)
+    estimates = estimate(net, source, target)
     truth = torch.from_numpy(np.stack([pose(4), pose(5)]))
     by_hand = sum(
-        0.9**i * (motion_loss(made.rounds[i], truth) + 0.1 * made.cycle[i] + 0.1 * made.alignment[i]) for i in range(3)
+        0.9**i * (motion_loss(estimates.rounds[i], truth) + 0.1 * estimates.cycle[i] + 0.1 * estimates.alignment[i])
+        for i in range(3)
     )
-    assert net.loss(made, truth).item() == pytest.approx(float(by_hand.detach()))
-    assert all(value > 0 for value in (*made.cycle, *made.alignment))
+    assert net.loss(estimates, truth).item() == pytest.approx(float(by_hand.detach()))
+    assert all(value > 0 for value in (*estimates.cycle, *estimates.alignment))
 
 
 def test_the_gradient_reaches_every_weight_and_the_temperature() -> None:

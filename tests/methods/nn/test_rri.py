@@ -53,9 +53,9 @@ def test_brute_force_neighbours_are_the_tree_s() -> None:
 def test_neighbours_where_duplicates_crowd_a_point_out() -> None:
     cloud = torch.from_numpy(np.repeat(blob(6), 10, axis=0).astype(np.float64))
     for search in (rri_module._TreeSearch(cloud), rri_module._BruteForceSearch(cloud)):
-        found = search(slice(0, 60), 5)
-        assert found.shape == (60, 5) and (found // 10 == torch.arange(60)[:, None] // 10).all()
-        assert not (found == torch.arange(60)[:, None]).any()
+        neighbours = search(slice(0, 60), 5)
+        assert neighbours.shape == (60, 5) and (neighbours // 10 == torch.arange(60)[:, None] // 10).all()
+        assert not (neighbours == torch.arange(60)[:, None]).any()
 
 
 @pytest.mark.parametrize("n", [128, 1024, 1025, 2500])

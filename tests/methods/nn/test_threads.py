@@ -26,8 +26,8 @@ def test_each_part_has_one_thread_and_nested_parts_stay_on_it() -> None:
         assert torch.get_num_threads() == 1 and max_threads() == 1
         return set(thread_map(lambda _: threading.get_ident(), range(4))) | {threading.get_ident()}
 
-    found = thread_map(work, range(12))
-    assert all(len(own) == 1 for own in found) and 1 < len(set.union(*found)) <= 3
+    results = thread_map(work, range(12))
+    assert all(len(own) == 1 for own in results) and 1 < len(set.union(*results)) <= 3
     assert torch.get_num_threads() == 3
 
 
