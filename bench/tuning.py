@@ -278,7 +278,7 @@ def start_method(request: TuneRequest) -> MethodProcess:
     Raises:
         InputError: the method cannot be set up.
     """
-    domain = domain_of(request.catalog.data.spec(request.dataset).objects(), request.condition)
+    domain = domain_of(request.catalog.data.spec(request.dataset).objects(), condition(request.condition))
     setup = MethodSetup(request.catalog.methods.spec(request.method), domain, seed=request.seed)
     process = MethodProcess(setup, Limits(request.timeout, MEMORY_GB))
     ready = process.start()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
@@ -234,6 +234,31 @@ def condition(text: str) -> Clean:
     if spec.name not in CONDITIONS:
         raise unknown("condition", spec.name, CONDITIONS)
     return specs.build(CONDITIONS[spec.name], spec, {}, "condition")
+
+
+@dataclass(frozen=True)
+class ConditionSpec:
+    """A condition as the user wrote it, resolved.
+
+    Attributes:
+        text: such as `noisy[sigma=0.02]`, as in tables and keys.
+        value: the condition.
+    """
+
+    text: str
+    value: Clean = field(compare=False)
+
+    @classmethod
+    def parse(cls, text: str) -> ConditionSpec:
+        """Resolve a text.
+
+        Raises:
+            InputError: as `condition`.
+        """
+        return cls(text, condition(text))
+
+    def __str__(self) -> str:
+        return self.text
 
 
 def labels_allowed(condition: Clean, split: str, categories: int) -> tuple[int, ...] | None:

@@ -107,8 +107,8 @@ class TimingPhase:
     def _make_groups(self) -> list[ProblemGroup]:
         """Return the run's first data set with its second condition (noisy, by default), at every point count."""
         dataset = self.config.datasets[0]
-        text = conditions_for(self.config.conditions, dataset)[:2][-1]
-        groups = (make_group(self.config, dataset, text, points) for points in self.config.timing_points)
+        condition = conditions_for(self.config.conditions, dataset)[:2][-1]
+        groups = (make_group(self.config, dataset, condition, points) for points in self.config.timing_points)
         return list({group.name: group for group in groups}.values())
 
     def _calls(self) -> Iterator[TimedCall]:

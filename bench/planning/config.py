@@ -17,7 +17,7 @@ from common import specs
 from common.errors import InputError, unknown
 from common.keys import digest
 from common.text import join_names
-from datasets.conditions import REAL, condition
+from datasets.conditions import REAL, ConditionSpec
 from datasets.poses import SAMPLERS
 from datasets.registry import DataSetSpec
 from methods.core.registry import MethodSpec
@@ -34,7 +34,7 @@ class ExtraGrid:
 
     methods: tuple[MethodSpec, ...]
     datasets: tuple[DataSetSpec, ...]
-    conditions: tuple[str, ...]
+    conditions: tuple[ConditionSpec, ...]
     points: tuple[int, ...]
 
 
@@ -61,7 +61,7 @@ class RunConfig:
     methods: tuple[MethodSpec, ...]
     oracle: bool
     datasets: tuple[DataSetSpec, ...]
-    conditions: tuple[str, ...]
+    conditions: tuple[ConditionSpec, ...]
     points: tuple[int, ...]
     angles: tuple[float, ...]
     sampler: str
@@ -93,8 +93,6 @@ class RunConfig:
         self._check(rising and inside, "--angles", "rise within 0 to 180 degrees, two edges at least")
         if self.sampler not in SAMPLERS:
             raise unknown("sampler", self.sampler, SAMPLERS)
-        for text in self.conditions:
-            condition(text)
 
     @staticmethod
     def _check(valid: bool, flag: str, rule: str) -> None:
@@ -112,7 +110,7 @@ class RunConfig:
         return digest(json.dumps({k: v for k, v in values.items() if k not in unused}, sort_keys=True))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the configuration as plain JSON values: methods and data sets as their text."""
+        """Return the configuration as plain JSON values: methods, data sets and conditions as their text."""
         return {f.name: _to_json(getattr(self, f.name)) for f in dataclasses.fields(self)}
 
     @property
@@ -132,7 +130,7 @@ class RunConfig:
 
 
 def _to_json(value: Any) -> Any:
-    if isinstance(value, MethodSpec | DataSetSpec):
+    if isinstance(value, MethodSpec | DataSetSpec | ConditionSpec):
         return value.text
     if isinstance(value, tuple):
         return [_to_json(entry) for entry in value]
@@ -240,12 +238,10 @@ def _extra_grid(table: Mapping[str, Any], catalog: Catalog) -> ExtraGrid:
     Raises:
         InputError: a name does not exist.
     """
-    for text in table["conditions"]:
-        condition(text)
     return ExtraGrid(
         tuple(catalog.methods.spec(text) for text in table["methods"]),
         tuple(catalog.data.spec(text) for text in table["datasets"]),
-        tuple(table["conditions"]),
+        tuple(ConditionSpec.parse(text) for text in table["conditions"]),
         tuple(table["points"]),
     )
 
@@ -256,7 +252,9 @@ def problems_config(flags: argparse.Namespace, catalog: Catalog) -> RunConfig:
     return from_flags(argparse.Namespace(**vars(flags) | rest | {"repeats": 1, "batch": 1}), catalog)
 
 
-def _conditions(given: list[str] | None, preset: list[str], datasets: tuple[DataSetSpec, ...]) -> tuple[str, ...]:
+def _conditions(
+    given: list[str] | None, preset: list[str], datasets: tuple[DataSetSpec, ...]
+) -> tuple[ConditionSpec, ...]:
     """Return the given conditions; by default the preset's for data sets of objects, and `real` for pairs.
 
     Raises:
@@ -264,20 +262,19 @@ def _conditions(given: list[str] | None, preset: list[str], datasets: tuple[Data
     """
     pairs = {dataset.text: dataset.is_pairs for dataset in datasets}
     if not given:
-        objects = [text for text in preset if not condition(text).real]
-        return (*(objects if not all(pairs.values()) else ()), *((REAL,) if any(pairs.values()) else ()))
-    chosen = specs.split_list(given)
-    kinds = {text: condition(text).real for text in chosen}
-    for text, real in kinds.items():
+        kinds = set(pairs.values())
+        return tuple(c for c in map(ConditionSpec.parse, dict.fromkeys([*preset, REAL])) if c.value.real in kinds)
+    chosen = tuple(ConditionSpec.parse(text) for text in specs.split_list(given))
+    for text, real in ((c.text, c.value.real) for c in chosen):
         if real not in pairs.values():
             objects_only = f"is for objects; real pairs have one condition, {REAL}"
             reason = "needs a data set of real pairs" if real else objects_only
             raise InputError(f"--conditions {text}: {reason}; leave it out, or change --datasets {' '.join(pairs)}")
     for text, real in pairs.items():
-        if real not in kinds.values():
+        if all(c.value.real != real for c in chosen):
             reason = f"real pairs have one condition, {REAL}" if real else f"{REAL} is for real pairs, not for objects"
-            raise InputError(f"--datasets {text}: {reason}; change --conditions {' '.join(chosen)}")
-    return tuple(chosen)
+            raise InputError(f"--datasets {text}: {reason}; change --conditions {' '.join(map(str, chosen))}")
+    return chosen
 
 
 def _methods(texts: list[str], catalog: Catalog, preset: Mapping[str, Any]) -> tuple[MethodSpec, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from bench.isolation.protocol import Limits, MethodSetup
 from bench.planning.config import ExtraGrid, RunConfig
 from datasets.base import DataSet, NotEnoughPoints, PairSet
-from datasets.conditions import condition
+from datasets.conditions import Clean, ConditionSpec
 from datasets.problems import Problem, ProblemKey, make_problem
 from datasets.registry import DataSetSpec
 from methods.core.registry import MethodSpec
@@ -36,7 +36,7 @@ class ProblemGroup:
     """
 
     dataset: DataSetSpec
-    condition: str
+    condition: ConditionSpec
     points: int
     requested: int
     domain: str
@@ -53,12 +53,12 @@ class ProblemGroup:
     @property
     def columns(self) -> tuple[str, str, int]:
         """Key of the group in tables: data set, condition, points."""
-        return self.dataset.text, self.condition, self.points
+        return self.dataset.text, self.condition.text, self.points
 
     @property
     def is_real(self) -> bool:
         """Whether the problems are real pairs with their own poses."""
-        return condition(self.condition).real
+        return self.condition.value.real
 
     def problem(self, key: ProblemKey) -> Problem:
         """Generate a problem of the group."""
@@ -86,45 +86,46 @@ def make_groups(config: RunConfig) -> list[ProblemGroup]:
     groups: dict[str, ProblemGroup] = {}
     for grid in (ExtraGrid(config.methods, config.datasets, config.conditions, config.points), *config.more):
         for dataset in grid.datasets:
-            for text in conditions_for(grid.conditions, dataset):
+            for condition in conditions_for(grid.conditions, dataset):
                 for points in grid.points:
-                    group = make_group(config, dataset, text, points)
+                    group = make_group(config, dataset, condition, points)
                     methods = groups[group.name].methods if group.name in groups else ()
                     groups[group.name] = replace(group, methods=tuple(dict.fromkeys([*methods, *grid.methods])))
     return list(groups.values())
 
 
-def conditions_for(conditions: Iterable[str], dataset: DataSetSpec) -> list[str]:
+def conditions_for(conditions: Iterable[ConditionSpec], dataset: DataSetSpec) -> list[ConditionSpec]:
     """Return the conditions that fit a data set of objects, or of real pairs."""
-    return [text for text in conditions if condition(text).real == dataset.is_pairs]
+    return [condition for condition in conditions if condition.value.real == dataset.is_pairs]
 
 
-def make_group(config: RunConfig, dataset: DataSetSpec, text: str, requested: int) -> ProblemGroup:
+def make_group(config: RunConfig, dataset: DataSetSpec, condition: ConditionSpec, requested: int) -> ProblemGroup:
     """Return one group, with the points that the data set can provide, and at most as many real pairs as there are."""
     source = dataset.open()
     if isinstance(source, PairSet):
         few = len(source) < config.problems
         pairs = range(min(len(source), config.problems))
-        real = tuple(ProblemKey(dataset.text, text, requested, i, config.seed, sampler="none") for i in pairs)
+        real = tuple(ProblemKey(dataset.text, condition.text, requested, i, config.seed, sampler="none") for i in pairs)
         remark = (f"{dataset} has {len(source)} pairs, and each is used once",) if few else ()
         domain, remarks = source.domain, (*source.remarks, *remark)
-        return ProblemGroup(dataset, text, requested, requested, domain, real, remarks=remarks)
+        return ProblemGroup(dataset, condition, requested, requested, domain, real, remarks=remarks)
     skip, points = "", requested
     try:
-        points = condition(text).points_available(requested, source.fixed_points)
+        points = condition.value.points_available(requested, source.fixed_points)
     except NotEnoughPoints as reason:
         skip = str(reason)
     bounds = (config.angles[0], config.angles[-1])
     keys = tuple(
-        ProblemKey(dataset.text, text, points, i, config.seed, sampler=config.sampler, angles=bounds)
+        ProblemKey(dataset.text, condition.text, points, i, config.seed, sampler=config.sampler, angles=bounds)
         for i in range(config.problems)
     )
-    return ProblemGroup(dataset, text, points, requested, domain_of(source, text), keys, skip, source.remarks)
+    domain = domain_of(source, condition.value)
+    return ProblemGroup(dataset, condition, points, requested, domain, keys, skip, source.remarks)
 
 
-def domain_of(dataset: DataSet | PairSet, text: str) -> str:
+def domain_of(dataset: DataSet | PairSet, condition: Clean) -> str:
     """Return the data that a condition's problems come from, such as `modelnet40` or `modelnet40/first20`."""
-    if isinstance(dataset, PairSet) or not condition(text).unseen_half:
+    if isinstance(dataset, PairSet) or not condition.unseen_half:
         return dataset.domain
     return f"{dataset.domain}/first{len(dataset.categories) // 2}"
 

@@ -22,6 +22,7 @@ from bench.report.ranking import GroupKey, select_group
 from bench.report.replay import ProblemReplay
 from bench.storage.outcome import Status
 from common.errors import InputError
+from datasets.conditions import condition
 from datasets.poses import move
 from methods.base import Gaussians
 from methods.core.registry import MethodRegistry
@@ -96,7 +97,7 @@ def _mixtures(replay: ProblemReplay, method: str, problems: list[Problem]) -> It
     try:
         for problem in problems:
             key = problem.key
-            domain = domain_of(replay.opened(key.dataset), key.condition)
+            domain = domain_of(replay.opened(key.dataset), condition(key.condition))
             setup = MethodSetup(replay.catalog.methods.spec(method), domain, seed=key.seed)
             if process is None:
                 process = MethodProcess(setup, _LIMITS)

@@ -15,6 +15,7 @@ from bench.planning.tasks import (
     Task,
 )
 from common.errors import InputError
+from datasets.conditions import ConditionSpec
 from datasets.problems import Problem, ProblemKey
 from datasets.registry import DataRegistry
 from methods.core.registry import MethodSpec
@@ -53,7 +54,7 @@ def clock(monkeypatch):
 
 def task(n=PROBLEMS_PER_TASK, batch=1):
     keys = tuple(ProblemKey("d", "noisy", 10, i) for i in range(n))
-    group = ProblemGroup(DataRegistry.at().spec("shapes40"), "noisy", 10, 10, "d", keys)
+    group = ProblemGroup(DataRegistry.at().spec("shapes40"), ConditionSpec.parse("noisy"), 10, 10, "d", keys)
     return Task(MethodSetup(MethodSpec("m"), "d"), group, keys, Limits(600, 8), batch=batch)
 
 
