@@ -1,4 +1,4 @@
-// A C interface to the TEASER++ library (Yang, Shi, Carlone 2020), called from methods/_teaser_native.py by ctypes.
+// A C interface to the TEASER++ library (Yang, Shi, Carlone 2020), called from methods/native/teaser.py by ctypes.
 
 #include <algorithm>
 #include <iostream>
