@@ -26,8 +26,9 @@ MARGIN = 0.01
 class Change:
     """One quantity of one method on one problem group (data set/condition/points), in runs A and B.
 
-    `difference` is B - A. `p` is adjusted by Holm's method over all tests of the comparison; NaN for times, which depend on
-    the machine and are not tested. `verdict` is better, worse, same (not separable) or not tested.
+    `difference` is B - A. `p` is adjusted by Holm's method over all tests of the comparison; NaN for what is not tested: times,
+    which depend on the machine, and fewer than `statistics.MIN_SHARED` problems. `verdict` is better, worse, same (not
+    separable) or not tested.
     """
 
     method: str
@@ -70,11 +71,12 @@ def compare(a: RunData, b: RunData, names: tuple[str, str], criterion: Conventio
     shared = trials[0].merge(trials[1], on=["key", "problem", "repeat"], suffixes=("_a", "_b"))
     for key, rows in shared.groupby("key", sort=True):
         changes += _changes(str(key).split("\t"), rows, criterion)
-    tested = [i for i, c in enumerate(changes) if not np.isnan(c.difference.p)]
-    adjusted = statistics.holm([changes[i].difference.p for i in tested])
-    for i, p in zip(tested, adjusted, strict=True):
-        changes[i] = _with_verdict(changes[i], float(p))
-    return Comparison(changes, remarks)
+    adjusted = iter(statistics.holm([c.difference.p for c in changes if _is_tested(c)]))
+    verdicts = [
+        _with_verdict(c, float(next(adjusted))) if _is_tested(c) else replace(c, p=np.nan, verdict="not tested")
+        for c in changes
+    ]
+    return Comparison(verdicts, remarks)
 
 
 def check_same_problems(a: RunData, b: RunData, names: tuple[str, str]) -> list[str]:
@@ -161,6 +163,10 @@ def _share_change(
     cluster = objects[x.index].to_numpy()
     difference = statistics.share_difference(y.to_numpy(), x.to_numpy(), "compare", method, group, cluster=cluster)
     return Change(method, group, quantity, len(x), x.mean(), y.mean(), difference, difference.p, "same")
+
+
+def _is_tested(change: Change) -> bool:
+    return change.problems >= statistics.MIN_SHARED and not np.isnan(change.difference.p)
 
 
 def _with_verdict(change: Change, p: float) -> Change:

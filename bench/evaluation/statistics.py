@@ -30,6 +30,8 @@ MOST_FLIPPED = 200
 """Number of pairs above which the sum of random sign flips counts as normally distributed."""
 PRIOR_OBJECTS = 0.1
 """Weight of an object with all values at a limit in the estimate of a design effect; see `share_interval`."""
+MIN_SHARED = 20
+"""Number of shared problems below which two methods or runs are not compared."""
 MIN_FOR_MEAN = 10
 """Number of independent values below which the mean has no interval: none covers what it claims."""
 
@@ -309,6 +311,11 @@ def sign_test(wins: int, losses: int) -> float:
     >>> sign_test(3, 0)
     0.25
     """
+    return _sign_test(wins, losses)
+
+
+@cache
+def _sign_test(wins: int, losses: int) -> float:
     from scipy.stats import binomtest
 
     return float(binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 GROUP_KEY_COLUMNS = ["dataset", "condition", "points"]
 """Columns that identify a problem group."""
-MIN_PROBLEMS = 20
+MIN_PROBLEMS = statistics.MIN_SHARED
 """Number of problems below which a method is not ranked, and of shared problems below which two methods are not compared."""
 TIE = 0.05
 """Largest relative difference at which two errors count as a tie."""

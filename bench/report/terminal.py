@@ -6,7 +6,7 @@ import math
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from bench.evaluation.statistics import ALPHA
+from bench.evaluation.statistics import ALPHA, MIN_SHARED
 from bench.report import ranking, style
 from bench.report.recommendation import recommend
 from bench.report.tables import groups_of
@@ -109,7 +109,8 @@ def comparison_summary(comparison: Comparison, names: tuple[str, str]) -> Group:
         f"{names[1]} compared with {names[0]}: {better} better, {worse} worse, "
         f"{tested - better - worse} without significant change"
     )
-    return Group(*tables, *remarks, Text(f"{verdict} (Holm over {tested} tests, α = {ALPHA:g}; times are not tested)"))
+    test = f"Holm over {tested} tests, α = {ALPHA:g}; not tested: times, and fewer than {MIN_SHARED} problems"
+    return Group(*tables, *remarks, Text(f"{verdict} ({test})"))
 
 
 def _comparison_table(quantity: str, changes: list[Change], names: tuple[str, str]) -> Table:
