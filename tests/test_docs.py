@@ -19,7 +19,6 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-import pandas as pd
 import pytest
 
 from bench.cli import main
@@ -236,8 +235,7 @@ def test_choosing_is_written_by_the_rule_of_the_report():
 
 
 def test_choosing_agrees_with_the_reference_run():
-    folder = ROOT / "results" / "reference"
-    frames = [pd.read_csv(folder / f"{name}.csv", low_memory=False) for name in ("summary", "trials", "timing")]
+    frames = make_choosing.read(ROOT / "results" / "reference")
     page = make_choosing.PAGE.read_text()
     assert make_choosing.filled(page, make_choosing.tables(*frames, "reference")) == page
 

@@ -21,10 +21,8 @@ BEGIN, END = "<!-- begin: ", "<!-- end -->"
 def tables(summary: pd.DataFrame, trials: pd.DataFrame, timing: pd.DataFrame, run: str) -> str:
     """Return a table per problem group, in the order of the ranking, with the recommendation above it."""
     parts = [f"Run `{run}`, {summary['problems'].max()} problems per group; slow methods have fewer.\n"]
-    # The summary's times were measured while other processes worked; compare only those of the timing phase.
-    unknown = summary.assign(time_ms_median=np.nan)
     for group in groups_of(summary):
-        shown = ranking.select_group(unknown, group)
+        shown = ranking.select_group(summary, group)
         rows = {str(r["method"]): r for r in ranking.display_rows(shown) if r["problems"] and r["kind"] != "control"}
         errors = ranking.errors_of(ranking.select_group(trials, group), DEFAULT)
         parts.append(_table(group, rows, recommend(rows.values(), errors, timing)))
@@ -33,7 +31,8 @@ def tables(summary: pd.DataFrame, trials: pd.DataFrame, timing: pd.DataFrame, ru
 
 def _table(group: ranking.GroupKey, rows: dict[str, dict[Any, Any]], recommendation: Recommendation) -> str:
     order = recommendation.ranking
-    head = ["| method | recall (95 %) | RMSE, median | ms, timed alone | problems |", "|---|---|---|---|---|"]
+    how = "timed alone" if recommendation.alone else "during the run"
+    head = [f"| method | recall (95 %) | RMSE, median | ms, {how} | problems |", "|---|---|---|---|---|"]
     lines = [_line(rows[m], recommendation.ms) for m in [*order.methods, *order.few]] if order else []
     title = f"## {group[0]}, {group[1]}, {group[2]} points\n"
     return "\n".join([title, f"{recommendation.sentence(named='**{}**'.format)}\n", *head, *lines, ""])
@@ -42,8 +41,16 @@ def _table(group: ranking.GroupKey, rows: dict[str, dict[Any, Any]], recommendat
 def _line(row: dict[Any, Any], ms: Any) -> str:
     time = f"{ms[row['method']]:.0f}" if row["method"] in ms else "–"
     recall = f"{row['recall']:.2f} ({row['recall_low']:.2f}–{row['recall_high']:.2f})"
-    median = style.number(row["rmse_median"]) if row["rmse_median"] >= 0.0005 else f"{row['rmse_median']:.3g}"
+    median = f"{row['rmse_median']:.3g}" if np.isfinite(row["rmse_median"]) else style.number(row["rmse_median"])
     return f"| {ranking.display_name(row)} | {recall} | {median} | {time} | {row['problems']} |"
+
+
+def read(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Read summary, trials and times of a run."""
+    summary, trials, timing = (
+        pd.read_csv(folder / f"{name}.csv", low_memory=False) for name in ("summary", "trials", "timing")
+    )
+    return summary, trials, timing
 
 
 def filled(page: str, text: str) -> str:
@@ -55,5 +62,4 @@ def filled(page: str, text: str) -> str:
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    frames = [pd.read_csv(folder / f"{name}.csv", low_memory=False) for name in ("summary", "trials", "timing")]
-    PAGE.write_text(filled(PAGE.read_text(), tables(*frames, folder.name)))
+    PAGE.write_text(filled(PAGE.read_text(), tables(*read(folder), folder.name)))
