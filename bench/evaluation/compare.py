@@ -136,9 +136,9 @@ def _changes(key: list[str], rows: pd.DataFrame, criterion: Convention) -> Itera
     ok = {s: (rows[f"status_{s}"] == "ok").groupby(rows["problem"]).mean() > 0.5 for s in "ab"}
     if criterion.limits:
         success = {s: by_problem[f"success_{s}"].mean().dropna() for s in "ab"}
-        x, y = (success[s] > 0.5 for s in "ab")
-        if len(x) == len(y) and len(x):
-            yield _share_change(method, group, criterion.recall_label, x, y, objects)
+        if len(success["a"]) == len(success["b"]) > 0:
+            share = success["a"] > 0.5, success["b"] > 0.5
+            yield _share_change(method, group, criterion.recall_label, *share, objects)
     yield _share_change(method, group, "answered", ok["a"], ok["b"], objects)
     answered = rows[(rows["status_a"] == "ok") & (rows["status_b"] == "ok")]
     error = answered.groupby("problem", sort=True)[[f"{m}_a", f"{m}_b"]].mean().dropna()

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from common.keys import KeyPart, rng
 
 Array = NDArray[np.float64]
-Clusters = NDArray[np.intp] | None
+Clusters = NDArray[np.integer[Any]] | None
 
 ALPHA = 0.05
 """Significance level of all tests."""
@@ -124,7 +124,7 @@ def _per_cluster(values: Array, cluster: Clusters) -> tuple[Array, Array]:
         _, index = np.unique(cluster, return_inverse=True)
         counts = np.bincount(index).astype(np.float64)
         if len(counts) < len(values):
-            return np.bincount(index, values), counts
+            return np.bincount(index, values).astype(np.float64), counts
     return values, np.ones(len(values))
 
 

@@ -62,17 +62,17 @@ def display_order(row: Mapping[Any, Any]) -> tuple[bool, tuple[int, str]]:
     return below_floor(row), style.order(str(row["method"]), str(row["kind"]))
 
 
-def display_rows(summary: pd.DataFrame) -> list[dict[Any, Any]]:
+def display_rows(summary: pd.DataFrame) -> list[Mapping[Any, Any]]:
     """Return the rows of a group of `aggregate.summary` in the order of tables and legends."""
     return sorted(summary.to_dict("records"), key=display_order)
 
 
-def named_rows(trials: pd.DataFrame) -> dict[str, dict[str, Any]]:
+def named_rows(trials: pd.DataFrame) -> dict[str, Mapping[Any, Any]]:
     """Return a row per method that was run, for the three functions above, in the order of tables and legends."""
     evaluated = trials[trials["status"] != "skipped"]
-    groups = evaluated.groupby(["method", "kind"], observed=True, sort=True)["problem"]
-    rows = [{"method": str(m), "kind": str(k), "distinct_problems": n} for (m, k), n in groups.nunique().items()]
-    return {row["method"]: row for row in sorted(rows, key=display_order)}
+    counts = evaluated.groupby(["method", "kind"], observed=True, sort=True)["problem"].nunique()
+    rows = display_rows(counts.rename("distinct_problems").reset_index())
+    return {str(row["method"]): row for row in rows}
 
 
 class Errors(NamedTuple):
@@ -153,7 +153,7 @@ class Ranking(NamedTuple):
         few: methods on fewer than `MIN_PROBLEMS` problems, in the same order; they take no part.
         tied: the first method and all that the paired test with Holm's correction does not separate from it, best first.
         worse: tied methods that lose a paired test to a ranked method if p is not corrected; they are not recommended.
-        p: largest adjusted p value of the first method against another.
+        p: largest adjusted p value of the tests of the first method against another.
     """
 
     methods: list[str]
@@ -186,16 +186,13 @@ def by_recall(errors: Errors) -> Ranking | None:
     few = [errors.methods[m] for m in order if count[m] < MIN_PROBLEMS]
     if not ranked:
         return Ranking([], few, [], [], 1.0)
-    tests = {m: _compare_recall(errors, ranked[0], m) for m in ranked[1:]}
-    tested = [m for m, test in tests.items() if test is not None]
-    adjusted = dict(zip(tested, statistics.holm([tests[m].p for m in tested]), strict=True))  # type: ignore[union-attr]
-    lost = {m for m, p in adjusted.items() if p < statistics.ALPHA and tests[m].lead > 0}  # type: ignore[union-attr]
+    tests = {m: test for m in ranked[1:] if (test := _compare_recall(errors, ranked[0], m))}
+    adjusted = dict(zip(tests, map(float, statistics.holm([test.p for test in tests.values()])), strict=True))
+    lost = {m for m, test in tests.items() if adjusted[m] < statistics.ALPHA and test.lead > 0}
     tied = [m for m in ranked if m not in lost]
     worse = [m for m in tied[1:] if any(_loses(errors, m, other) for other in ranked)]
     names = [[errors.methods[m] for m in some] for some in (ranked, tied, worse)]
-    return Ranking(
-        names[0], few, names[1], names[2], max([1.0] if len(tested) < len(tests) else adjusted.values(), default=1.0)
-    )
+    return Ranking(names[0], few, names[1], names[2], max(adjusted.values(), default=1.0))
 
 
 class _RecallTest(NamedTuple):
@@ -228,19 +225,14 @@ def pareto_front(
 
     Slower methods have no significantly higher recall. Controls and methods with too few problems are not on the front.
     """
-    ranked = [
-        r
-        for r in rows
-        if r["kind"] != "control" and not below_floor(r) and np.isfinite(ms.get(str(r["method"]), np.nan))
-    ]
-    last = next((r for r in ranked if str(r["method"]) == best), None)
+    timed = [r for r in rows if r["kind"] != "control" and not below_floor(r) and str(r["method"]) in ms]
+    last = next((r for r in timed if str(r["method"]) == best), None)
     if last is None:
         return []
+    order = sorted(timed, key=lambda r: (ms[str(r["method"])], -r["recall"]))
     front: list[Mapping[Any, Any]] = []
-    for row in sorted(ranked, key=lambda r: (ms[str(r["method"])], -r["recall"])):
-        if row is last:
-            return [*front, last]
-        if row["recall"] < last["recall"] and (not front or row["recall"] > front[-1]["recall"]):
+    for row in order[: order.index(last)]:
+        if (front[-1]["recall"] if front else -1.0) < row["recall"] < last["recall"]:
             front.append(row)
     return [*front, last]
 
@@ -296,7 +288,8 @@ def duels(errors: Errors) -> dict[tuple[str, str], Duel]:
         tested = bool(ranked[i] and ranked[j] and shared.sum() >= MIN_PROBLEMS)
         if tested:
             p_values[i, j] = statistics.paired_signs_p(signs, names[i], names[j], cluster=errors.cluster[shared])
-        found[i, j] = Duel(*(int((signs == s).sum()) for s in (1, 0, -1)), separable=False, tested=tested)
+        wins, ties, losses = (int((signs == s).sum()) for s in (1, 0, -1))
+        found[i, j] = Duel(wins, ties, losses, False, tested)
     significant = statistics.holm(list(p_values.values())) < statistics.ALPHA
     result = {}
     separable = dict(zip(p_values, map(bool, significant), strict=True))

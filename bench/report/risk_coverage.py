@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -94,7 +94,7 @@ def risks_of(
             )
 
 
-def _risk_figure(risks: list[tuple[dict[str, Any], Risk]], criterion: Convention, title: str) -> Figure:
+def _risk_figure(risks: list[tuple[Mapping[Any, Any], Risk]], criterion: Convention, title: str) -> Figure:
     figure, (axes,) = new_figure(len(risks))
     for row, risk in risks:
         number = "–" if np.isnan(risk.somers_d) else f"{risk.somers_d:.2f}"

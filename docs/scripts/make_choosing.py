@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def tables(summary: pd.DataFrame, trials: pd.DataFrame, timing: pd.DataFrame, ru
     return "\n".join(parts)
 
 
-def _table(group: ranking.GroupKey, rows: dict[str, dict[Any, Any]], recommendation: Recommendation) -> str:
+def _table(group: ranking.GroupKey, rows: dict[str, Mapping[Any, Any]], recommendation: Recommendation) -> str:
     order = recommendation.ranking
     how = "timed alone" if recommendation.alone else "during the run"
     head = [f"| method | recall (95 %) | RMSE, median | ms, {how} | problems |", "|---|---|---|---|---|"]
@@ -38,7 +39,7 @@ def _table(group: ranking.GroupKey, rows: dict[str, dict[Any, Any]], recommendat
     return "\n".join([title, f"{recommendation.sentence(named='**{}**'.format)}\n", *head, *lines, ""])
 
 
-def _line(row: dict[Any, Any], ms: Any) -> str:
+def _line(row: Mapping[Any, Any], ms: Any) -> str:
     time = f"{ms[row['method']]:.0f}" if row["method"] in ms else "–"
     recall = f"{row['recall']:.2f} ({row['recall_low']:.2f}–{row['recall_high']:.2f})"
     median = f"{row['rmse_median']:.3g}" if np.isfinite(row["rmse_median"]) else style.number(row["rmse_median"])
