@@ -150,7 +150,7 @@ def summary(trials: pd.DataFrame, criterion: Convention) -> pd.DataFrame:
     """
     import pandas as pd
 
-    groups = trials.groupby(GROUP_COLUMNS, sort=True, observed=True)
+    groups = trials.assign(cluster=clusters_of(trials)).groupby(GROUP_COLUMNS, sort=True, observed=True)
     rows = [dict(zip(GROUP_COLUMNS, key, strict=True)) | _summarize(group, criterion, key) for key, group in groups]
     return pd.DataFrame(rows, columns=pd.Index(summary_columns(criterion)))
 
@@ -187,7 +187,7 @@ def summary_columns(criterion: Convention) -> list[str]:
 def _summarize(group: pd.DataFrame, criterion: Convention, key: tuple[Any, ...]) -> dict[str, Any]:
     """Compute one row of `summary` without its key."""
     m = criterion.metric
-    evaluated = group[group["status"] != "skipped"].assign(cluster=lambda rows: clusters_of(rows))
+    evaluated = group[group["status"] != "skipped"]
     answered = evaluated[evaluated["status"] == "ok"]
     errors, counts = answered[m].to_numpy(), group["status"].value_counts()
     distinct = evaluated["problem"].nunique()
@@ -226,7 +226,7 @@ def _recall(success: pd.Series[float], rows: pd.DataFrame, name: str) -> dict[st
     share = float(success.mean(skipna=False)) if len(success) else np.nan
     if np.isnan(share):
         return dict.fromkeys((name, f"{name}_low", f"{name}_high"), np.nan)
-    values, objects = _over_repeats(rows.assign(hit=success), "hit")
+    values, objects = _over_repeats(rows[["repeat", "problem", "cluster"]].assign(hit=success), "hit")
     low, high = statistics.share_interval(values.to_numpy(), objects)
     return {name: share, f"{name}_low": low, f"{name}_high": high}
 

@@ -16,13 +16,17 @@ def clusters_of(rows: pd.DataFrame) -> NDArray[np.intp]:
 
     The object of a real pair, `scene/source-target`, is its source scan: pairs of one scan share its points and its noise.
     """
+    import pandas as pd
+
     objects = rows["object"].astype("category").cat
-    real = (rows["condition"].astype(str) == "real").to_numpy()
-    numbers = [np.unique(names, return_inverse=True)[1] for names in _names(list(objects.categories))]
-    whole, scans = (np.append(n, -1)[objects.codes] for n in numbers)
-    return np.asarray(np.where(real, scans, whole), dtype=np.intp)
+    codes = np.asarray(objects.codes, dtype=np.intp)
+    real = (rows["condition"] == "real").to_numpy()
+    if not real.any():
+        return codes
+    scans, _ = pd.factorize(np.array([_scan_of(name) for name in objects.categories], dtype=object))
+    return np.where(real, np.append(scans + len(scans), -1)[codes], codes)
 
 
-def _names(objects: list[str]) -> tuple[list[str], list[str]]:
-    """Return the names of objects, and those of the source scans of pairs with such names."""
-    return objects, [name.rpartition("-")[0] if "/" in name and "-" in name else name for name in objects]
+def _scan_of(name: str) -> str:
+    """Return the name of the source scan of a real pair; exported objects have other names, which do not change."""
+    return name.rpartition("-")[0] if "/" in name and "-" in name else name

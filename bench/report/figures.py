@@ -187,10 +187,6 @@ def place_legend(figure: Figure, axes: Axes) -> None:
     figure.legend(handles, labels, loc="outside right upper", handlelength=3.2, labelspacing=0.35)
 
 
-FAINT = 0.35
-"""Opacity of methods with too few problems to be ranked."""
-
-
 def label_of(row: Mapping[Any, Any]) -> str:
     """Format the name of a row's method for a legend, with its number of problems if these are too few."""
     method = str(row["method"])
@@ -199,7 +195,7 @@ def label_of(row: Mapping[Any, Any]) -> str:
 
 def lines_of_row(row: Mapping[Any, Any]) -> dict[str, Any]:
     """Return keyword arguments of `Axes.plot` for a row of the summary; faint with too few problems."""
-    return lines_of(str(row["method"]), str(row["kind"])) | ({"alpha": FAINT} if below_floor(row) else {})
+    return lines_of(str(row["method"]), str(row["kind"])) | ({"alpha": style.FAINT} if below_floor(row) else {})
 
 
 def lines_of(method: str, kind: str) -> dict[str, Any]:
@@ -285,7 +281,7 @@ def _density(curves: pd.DataFrame, summary: pd.DataFrame, criterion: Convention,
             for row in display_rows(own):
                 share = "" if np.isnan(row["recall"]) else f"{row['recall']:.2f}  "
                 look = {"color": shades[i], "linestyle": dashes[i % 4], "linewidth": 1.5}
-                look |= {"alpha": FAINT} if below_floor(row) else {}
+                look |= {"alpha": style.FAINT} if below_floor(row) else {}
                 count = display_name(row)[len(str(method)) :]
                 _curve(axes, curve, criterion.metric, right, {"label": f"{share}N = {points}{count}"} | look)
         _frame_cdf(axes, criterion, right)
@@ -387,7 +383,7 @@ def _categories(table: CategoryTable, title: str, few: Mapping[str, str]) -> Fig
     figure = Figure(figsize=(2.2 + 0.6 * columns, 1.8 + 0.2 * rows), layout="constrained")
     axes = figure.subplots()
     shades = matplotlib.colormaps["PuBu"].with_extremes(bad="#dddddd")
-    opacity = np.array([FAINT if str(m) in few else 1.0 for m in table.mean.columns])
+    opacity = np.array([style.FAINT if str(m) in few else 1.0 for m in table.mean.columns])
     axes.imshow(mean, cmap=shades, vmin=0, vmax=1, aspect="auto", alpha=np.tile(opacity, (rows, 1)))
     for i, j in np.ndindex(rows, columns):
         text = style.number(float(mean[i, j]), 2) + ("*" if table.partly.iat[i, j] else "")

@@ -41,14 +41,10 @@ _SYMBOL = {
 }
 
 
-FAINT = 0.35
-"""Opacity of methods with too few problems to be ranked."""
-
-
 def _line_of(row: Row) -> dict[str, Any]:
     """Return name, line and marker of a row of the summary; faint with too few problems."""
     few = below_floor(row)
-    look = _line(str(row["method"]), str(row["kind"])) | ({"opacity": FAINT} if few else {})
+    look = _line(str(row["method"]), str(row["kind"])) | ({"opacity": style.FAINT} if few else {})
     return look | {"name": _escape(str(row["method"])) + display_name(row)[len(str(row["method"])) :]}
 
 
