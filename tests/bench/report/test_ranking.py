@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 from scipy.stats import binomtest
 
-from bench.evaluation import statistics
 from bench.evaluation.conventions import CONVENTIONS
 from bench.report import (
     ranking,
@@ -207,7 +206,3 @@ def _check_ties_by_hand(methods, order, chosen):
     for other in order.methods:
         lost, won = losses(chosen, other)
         assert chosen == first or not (lost > won and p_value(lost, won) < 0.05), (chosen, other)
-
-
-def test_the_level_of_the_tests_is_that_of_the_statistics():
-    assert statistics.ALPHA == 0.05
