@@ -314,7 +314,8 @@ def compare_with_default(
     if best == request.method:
         verdict = "the default stays: no candidate is better on the training problems"
     elif gain.mean < 0:
-        verdict = f"better than the default {means} (p {gain.p:.2g})"
+        better = "better than" if gain.p < statistics.ALPHA else "kept, but not separable from"
+        verdict = f"{better} the default {means} (p {gain.p:.2g})"
     else:
         verdict = f"the default stays: {best} is not better {means}"
     return {

@@ -28,6 +28,7 @@ from bench.pair.files import write_ply
 from common.keys import rng
 from docs.scripts import make_choosing, make_geometric, make_readme
 from tests.bench.command_line import PLUGINS, QUICK
+from tests.bench.report.one_group import one_group
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 TUTORIALS = ["add-a-method.md", "add-a-data-set.md"]
@@ -218,21 +219,17 @@ def test_links_of_pages_outside_the_site_lead_somewhere(page):
     assert [link for link in links if "://" not in link and not (ROOT / link).exists()] == []
 
 
-def test_choosing_is_written_from_a_summary():
-    head = (
-        "method kind dataset condition points problems recall recall_low recall_high rmse_median time_ms_median".split()
-    )
-    rows = [
-        ("slow", "global", "d", "noisy", "9", "40", "0.9", "0.8", "0.95", "0.01", "200"),
-        ("fast", "local", "d", "noisy", "9", "40", "0.85", "0.7", "0.9", "0.02", "20"),
-        ("poor", "local", "d", "noisy", "9", "40", "0.1", "0.05", "0.2", "", "1"),
-        ("truth", "control", "d", "noisy", "9", "40", "1", "1", "1", "0", "1"),
-    ]
-    text = make_choosing.tables([dict(zip(head, row, strict=True)) for row in rows], "reference")
-    assert (
-        "Best recall: **slow** (0.90). Fastest whose interval overlaps: **fast** (20 ms)." in text
-        and "truth" not in text
-    )
+def test_choosing_is_written_by_the_rule_of_the_report():
+    hits = {"slow": 36, "fast": 34, "poor": 4, "truth": 40}
+    methods = {
+        m: ("control" if m == "truth" else "local", np.where(np.arange(40) < n, 0.1, 0.9)) for m, n in hits.items()
+    }
+    frames = one_group(methods | {"few": ("local", np.full(2, 0.1))}, {}, {"slow": 200.0, "fast": 20.0, "poor": 1.0})
+    text = make_choosing.tables(frames["summary"], frames["trials"], frames["timing"], "reference")
+    recommended = "Recommended: **fast** (20 ms, timed alone), the fastest of them."
+    assert f"Tied for the best recall: **slow** 0.90, **fast** 0.85 (2 methods). {recommended}" in text
+    rows = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")]
+    assert rows == ["| method", "| slow", "| fast", "| poor", "| few, n = 2"]
     page = make_choosing.PAGE.read_text()
     assert text in make_choosing.filled(make_choosing.filled(page, text), text)
 

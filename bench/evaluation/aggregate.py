@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.evaluation import metrics, statistics
+from bench.evaluation.clusters import clusters_of
 from bench.evaluation.conventions import DEFAULT, Convention, add_information_rmse
 from bench.evaluation.loader import GROUP_COLUMNS, KEY_COLUMNS, POSE_COLUMNS, RunData
 from bench.storage.csv_writer import csv_blocks
@@ -143,12 +144,13 @@ def summary(trials: pd.DataFrame, criterion: Convention) -> pd.DataFrame:
 
     Repeats of a problem are not independent: recall and the mean over answered are means over problems of the mean over
     repeats, medians are over problems of the median over repeats, and intervals are over problems (Wilson's for recall,
-    bootstraps otherwise). Medians are over all problems that were run, so they are infinite where half or more failed.
+    bootstraps otherwise), or over objects if an object has several problems; see `statistics`. The mean has no interval below
+    ten objects. Medians are over all problems that were run, so they are infinite where half or more failed.
     The spread over seeds has separate columns. The time of a batch is divided by its pairs; `batch` is the largest size.
     """
     import pandas as pd
 
-    groups = trials.groupby(GROUP_COLUMNS, sort=True, observed=True)
+    groups = trials.assign(cluster=clusters_of(trials)).groupby(GROUP_COLUMNS, sort=True, observed=True)
     rows = [dict(zip(GROUP_COLUMNS, key, strict=True)) | _summarize(group, criterion, key) for key, group in groups]
     return pd.DataFrame(rows, columns=pd.Index(summary_columns(criterion)))
 
@@ -189,15 +191,15 @@ def _summarize(group: pd.DataFrame, criterion: Convention, key: tuple[Any, ...])
     answered = evaluated[evaluated["status"] == "ok"]
     errors, counts = answered[m].to_numpy(), group["status"].value_counts()
     distinct = evaluated["problem"].nunique()
-    means, medians = _over_repeats(answered, m, "mean"), _over_repeats(evaluated, m, "median")
-    low, high = statistics.bootstrap_mean(means.to_numpy(), *map(str, key))
-    median = statistics.bootstrap_median(medians.to_numpy())
+    (means, objects), (medians, all_objects) = _over_repeats(answered, m), _over_repeats(evaluated, m, "median")
+    low, high = statistics.bootstrap_mean(means.to_numpy(), *map(str, key), cluster=objects)
+    median = statistics.bootstrap_median(medians.to_numpy(), all_objects)
     times = evaluated.loc[evaluated["status"].isin(ENDED), "time_ms"].dropna()
     seed, problem = statistics.spread(answered["problem"].cat.codes.to_numpy(), errors)
     return (
         {"problems": len(evaluated), "answered": len(answered), f"{m}_mean_answered": means.mean()}
         | {f"{m}_median": medians.median(), f"{m}_median_low": median[0], f"{m}_median_high": median[1]}
-        | _recall(evaluated["success"], distinct, "recall")
+        | _recall(evaluated["success"], evaluated, "recall")
         | {"rre_deg_median": evaluated["rre_deg"].median(), "rte_median": evaluated["rte"].median()}
         | {"time_ms_median": times.median(), "time_ms_p95": times.quantile(0.95), "time_ms_mean": times.mean()}
         | {"kind": group["kind"].iloc[0], "answer_rate": len(answered) / len(evaluated) if len(evaluated) else np.nan}
@@ -211,19 +213,22 @@ def _summarize(group: pd.DataFrame, criterion: Convention, key: tuple[Any, ...])
     )
 
 
-def _over_repeats(rows: pd.DataFrame, column: str, how: str) -> pd.Series[float]:
-    """Return one value per problem, the mean or median of its repeats; the column itself without repeats."""
+def _over_repeats(rows: pd.DataFrame, column: str, how: str = "mean") -> tuple[pd.Series[float], NDArray[np.intp]]:
+    """Return one value per problem, the mean or median of its repeats, and the number of each problem's object."""
     if not (rows["repeat"] > 0).any():
-        return rows[column]
-    return rows.groupby("problem", observed=True, sort=True)[column].agg(how)
+        return rows[column], rows["cluster"].to_numpy()
+    by_problem = rows.groupby("problem", observed=True, sort=True)
+    return by_problem[column].agg(how), by_problem["cluster"].first().to_numpy()
 
 
-def _recall(success: pd.Series[float], distinct: int, name: str) -> dict[str, float]:
-    """Return the share of successes and its Wilson interval over distinct problems; NaN where success is undefined."""
+def _recall(success: pd.Series[float], rows: pd.DataFrame, name: str) -> dict[str, float]:
+    """Return the share of successes (n,) of the outcomes `rows` (n,) and its interval; NaN where success is undefined."""
     share = float(success.mean(skipna=False)) if len(success) else np.nan
-    low, high = statistics.wilson(np.nan_to_num(share) * distinct, distinct)
-    interval = {f"{name}_low": float(low), f"{name}_high": float(high)}
-    return {name: share} | (interval if not np.isnan(share) else dict.fromkeys(interval, np.nan))
+    if np.isnan(share):
+        return dict.fromkeys((name, f"{name}_low", f"{name}_high"), np.nan)
+    values, objects = _over_repeats(rows[["repeat", "problem", "cluster"]].assign(hit=success), "hit")
+    low, high = statistics.share_interval(values.to_numpy(), objects)
+    return {name: share, f"{name}_low": low, f"{name}_high": high}
 
 
 def _seed_sd(evaluated: pd.DataFrame) -> float:
@@ -238,7 +243,7 @@ def _symmetric(evaluated: pd.DataFrame, answered: pd.DataFrame) -> dict[str, flo
     limit = DEFAULT.limits[0][1]
     hits = (known["rmse_symmetric"] < limit).astype(float)
     mean = {"rmse_symmetric_mean_answered": answered["rmse_symmetric"].mean()}
-    return mean | _recall(hits, known["problem"].nunique(), "recall_symmetric")
+    return mean | _recall(hits, known, "recall_symmetric")
 
 
 def per_category(trials: pd.DataFrame, criterion: Convention) -> pd.DataFrame:

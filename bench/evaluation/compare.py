@@ -10,6 +10,7 @@ import numpy as np
 
 from bench.evaluation import statistics
 from bench.evaluation.aggregate import ENDED, add_success
+from bench.evaluation.clusters import clusters_of
 from bench.evaluation.conventions import Convention
 from bench.evaluation.loader import GROUP_COLUMNS, RunData
 from common.errors import InputError
@@ -25,8 +26,9 @@ MARGIN = 0.01
 class Change:
     """One quantity of one method on one problem group (data set/condition/points), in runs A and B.
 
-    `difference` is B - A. `p` is adjusted by Holm's method over all tests of the comparison; NaN for times, which depend on
-    the machine and are not tested. `verdict` is better, worse, same (not separable) or not tested.
+    `difference` is B - A. `p` is adjusted by Holm's method over all tests of the comparison; NaN for what is not tested: times,
+    which depend on the machine, and fewer than `statistics.MIN_SHARED` problems. `verdict` is better, worse, same (not
+    separable) or not tested.
     """
 
     method: str
@@ -69,11 +71,12 @@ def compare(a: RunData, b: RunData, names: tuple[str, str], criterion: Conventio
     shared = trials[0].merge(trials[1], on=["key", "problem", "repeat"], suffixes=("_a", "_b"))
     for key, rows in shared.groupby("key", sort=True):
         changes += _changes(str(key).split("\t"), rows, criterion)
-    tested = [i for i, c in enumerate(changes) if not np.isnan(c.difference.p)]
-    adjusted = statistics.holm([changes[i].difference.p for i in tested])
-    for i, p in zip(tested, adjusted, strict=True):
-        changes[i] = _with_verdict(changes[i], float(p))
-    return Comparison(changes, remarks)
+    adjusted = iter(statistics.holm([c.difference.p for c in changes if _is_tested(c)]))
+    verdicts = [
+        _with_verdict(c, float(next(adjusted))) if _is_tested(c) else replace(c, p=np.nan, verdict="not tested")
+        for c in changes
+    ]
+    return Comparison(verdicts, remarks)
 
 
 def check_same_problems(a: RunData, b: RunData, names: tuple[str, str]) -> list[str]:
@@ -108,7 +111,9 @@ def _evaluated_trials(trials: pd.DataFrame, common: list[str]) -> pd.DataFrame:
     """Return the trials of the common groups that were run, with method and group as one text `key`."""
     text = {name: trials[name].astype(str) for name in GROUP_COLUMNS}
     group = text["dataset"] + "/" + text["condition"] + "/" + text["points"]
-    kept = trials.assign(key=text["method"] + "\t" + group, problem=trials["problem"].astype(str))
+    kept = trials.assign(
+        key=text["method"] + "\t" + group, problem=trials["problem"].astype(str), cluster=clusters_of(trials)
+    )
     return kept[group.isin(common) & (trials["status"] != "skipped")]
 
 
@@ -127,32 +132,41 @@ def _changes(key: list[str], rows: pd.DataFrame, criterion: Convention) -> Itera
     method, group = key
     m, seed_key = criterion.metric, ("compare", *key)
     by_problem = rows.groupby("problem", sort=True)  # repeats of a problem are not independent
+    objects = by_problem["cluster_a"].first()
     ok = {s: (rows[f"status_{s}"] == "ok").groupby(rows["problem"]).mean() > 0.5 for s in "ab"}
     if criterion.limits:
         success = {s: by_problem[f"success_{s}"].mean().dropna() for s in "ab"}
-        x, y = ((success[s] > 0.5).to_numpy() for s in "ab")
-        if len(x) == len(y) and len(x):
-            yield _share_change(method, group, criterion.recall_label, x, y)
-    yield _share_change(method, group, "answered", ok["a"].to_numpy(), ok["b"].to_numpy())
+        if len(success["a"]) == len(success["b"]) > 0:
+            share = success["a"] > 0.5, success["b"] > 0.5
+            yield _share_change(method, group, criterion.recall_label, *share, objects)
+    yield _share_change(method, group, "answered", ok["a"], ok["b"], objects)
     answered = rows[(rows["status_a"] == "ok") & (rows["status_b"] == "ok")]
     error = answered.groupby("problem", sort=True)[[f"{m}_a", f"{m}_b"]].mean().dropna()
     if len(error):
         x, y = error[f"{m}_a"].to_numpy(), error[f"{m}_b"].to_numpy()
-        difference = statistics.paired_difference(y, x, *seed_key)
+        difference = statistics.paired_difference(y, x, *seed_key, cluster=objects[error.index].to_numpy())
         quantity = f"{criterion.label}, both answered"
         yield Change(method, group, quantity, len(x), x.mean(), y.mean(), difference, difference.p, "same")
     ended = rows[rows["status_a"].isin(ENDED) & rows["status_b"].isin(ENDED)]
-    times = ended[["time_ms_a", "time_ms_b"]].dropna()
+    times = ended[["time_ms_a", "time_ms_b", "cluster_a"]].dropna()
     if len(times):
         x, y = times["time_ms_a"].to_numpy(), times["time_ms_b"].to_numpy()
-        interval = statistics.bootstrap_mean(y - x, "time", *seed_key)
+        interval = statistics.bootstrap_mean(y - x, "time", *seed_key, cluster=times["cluster_a"].to_numpy())
         difference = statistics.Difference(float((y - x).mean()), *interval, np.nan)
         yield Change(method, group, "time (ms)", len(x), x.mean(), y.mean(), difference, np.nan, "not tested")
 
 
-def _share_change(method: str, group: str, quantity: str, x: np.ndarray, y: np.ndarray) -> Change:
-    difference = statistics.share_difference(y, x)
+def _share_change(
+    method: str, group: str, quantity: str, x: pd.Series[bool], y: pd.Series[bool], objects: pd.Series[int]
+) -> Change:
+    """Return the change of a share from successes by problem."""
+    cluster = objects[x.index].to_numpy()
+    difference = statistics.share_difference(y.to_numpy(), x.to_numpy(), "compare", method, group, cluster=cluster)
     return Change(method, group, quantity, len(x), x.mean(), y.mean(), difference, difference.p, "same")
+
+
+def _is_tested(change: Change) -> bool:
+    return change.problems >= statistics.MIN_SHARED and not np.isnan(change.difference.p)
 
 
 def _with_verdict(change: Change, p: float) -> Change:

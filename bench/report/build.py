@@ -26,6 +26,7 @@ from bench.report import (
 )
 from bench.report.failure_cases import worst_pairs
 from bench.report.ranking import Errors, GroupKey
+from bench.report.recommendation import Recommendation, recommend
 from bench.report.replay import ProblemReplay
 from bench.report.table import Table, escaped
 from common.files import write_atomically
@@ -102,17 +103,19 @@ def _finish(
 
 
 def _with_kind(frames: dict[str, pd.DataFrame], group: GroupKey) -> pd.DataFrame:
-    """Return the rows of `per_category` of a group, with the kind of each method."""
-    kinds = {str(r["method"]): r["kind"] for r in tables.group_records(frames["summary"], group)}
+    """Return the rows of `per_category` of a group, with kind and distinct_problems of each method's summary."""
+    summary = {str(r["method"]): r for r in tables.group_records(frames["summary"], group)}
     rows = ranking.select_group(frames["per_category"], group)
-    return rows.assign(kind=rows["method"].astype(str).map(kinds))
+    methods = rows["method"].astype(str)
+    return rows.assign(**{n: [summary[m][n] for m in methods] for n in ("kind", "distinct_problems")})
 
 
 @dataclass(frozen=True)
 class _ReportTables:
-    """All tables of a report, and the headlines above them."""
+    """All tables of a report, the headlines above them, and the recommendations by group."""
 
     headlines: list[str]
+    recommended: dict[GroupKey, Recommendation]
     summary: dict[GroupKey, Table]
     categories: dict[GroupKey, Table]
     duels: dict[GroupKey, Table]
@@ -131,21 +134,23 @@ def _build_tables(
     rows = {group: tables.group_records(frames["summary"], group) for group in errors}
     beside = {group: paper.beside(group) if against else {} for group in errors}
     theirs = {group: paper.beside(group, "category") if against else {} for group in compared}
-    lines = [tables.headline(group, rows[group], errors[group], criterion) for group in errors]
+    recommended = {group: recommend(rows[group], e, frames["timing"]) for group, e in errors.items()}
+    lines = [tables.headline(group, rows[group], recommended[group], criterion) for group in errors]
     return _ReportTables(
         [line for line in lines if line],
+        recommended,
         {p: tables.summary_table(p, rows[p], errors[p], criterion, beside[p]) for p in errors},
-        {p: tables.category_table(p, table, criterion, theirs[p]) for p, table in compared.items()},
-        {p: tables.duel_table(p, ranking.duels(e), e.methods) for p, e in errors.items() if len(e.methods) > 1},
+        {p: tables.category_table(p, table, criterion, theirs[p], rows[p]) for p, table in compared.items()},
+        {p: tables.duel_table(p, ranking.duels(e), rows[p]) for p, e in errors.items() if len(e.methods) > 1},
         paper.paper_tables(frames["summary"], frames["timing"], errors, criterion, against),
-        _convention_table(loaded, frames["trials"], criterion),
+        _convention_table(frames["trials"], criterion, frames["summary"]),
     )
 
 
-def _convention_table(loaded: RunData, trials: pd.DataFrame, criterion: Convention) -> Table:
+def _convention_table(trials: pd.DataFrame, criterion: Convention, summary: pd.DataFrame) -> Table:
     """Build the table of the run under every convention; the chosen one keeps its limits."""
     criteria = [criterion if name == criterion.name else other for name, other in CONVENTIONS.items()]
-    return tables.convention_table(by_convention(trials, criteria), {c.name: c for c in criteria})
+    return tables.convention_table(by_convention(trials, criteria), {c.name: c for c in criteria}, summary)
 
 
 def _markdown(all_tables: _ReportTables) -> str:
@@ -179,7 +184,7 @@ def _page(
         group for group in errors if any(r["problems"] for r in tables.group_records(frames["summary"], group))
     ]
     return html.render(
-        interactive.all_charts(frames, evaluated, criterion),
+        interactive.all_charts(frames, {p: all_tables.recommended[p] for p in evaluated}, criterion),
         worst_pairs(loaded, frames["trials"], criterion, replay),
         run=run,
         criterion=criterion,

@@ -120,7 +120,7 @@ def write(request: ReportRequest, console: Console) -> None:
         text = json.dumps(loaded.run, indent=2, ensure_ascii=False)
         write_atomically(csvs / "run.json", text + "\n")
     finish()
-    console.print(terminal_summary(frames["summary"], frames["timing"], criterion))
+    console.print(terminal_summary(frames, criterion))
     for note in [*_unanswered_notes(loaded, frames["summary"]), *(loaded.run["notes"] if request.plain else [])]:
         console.print(note, highlight=False, soft_wrap=True, markup=False)
     for label, path in (("CSVs", csvs), ("plots", reports), ("report", reports / "report.html")):

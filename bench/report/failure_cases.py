@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bench.evaluation.conventions import Convention
 from bench.evaluation.loader import RunData
 from bench.report import style
-from bench.report.ranking import GROUP_KEY_COLUMNS, group_title
+from bench.report.ranking import GROUP_KEY_COLUMNS, display_name, group_title, named_rows
 from bench.report.replay import ProblemReplay, poses_of, subsample
 
 if TYPE_CHECKING:
@@ -33,14 +33,14 @@ def worst_pairs(loaded: RunData, trials: pd.DataFrame, criterion: Convention, re
 
     Only answered pairs are included, since failures have no pose to show.
     """
-    methods = []
+    methods, names = [], named_rows(trials)
     clouds: dict[str, dict[str, Any]] = {}
     for method, rows in _worst(trials, criterion):
         pairs = [
             _describe_pair(row, pose, criterion, replay, clouds)
             for row, pose in zip(rows.to_dict("records"), poses_of(loaded, rows), strict=True)
         ]
-        methods.append({"name": method, "pairs": [p for p in pairs if p]})
+        methods.append({"name": display_name(names[method]), "pairs": [p for p in pairs if p]})
     data = sorted({str(d) for d in trials["dataset"].unique() if any(c["dataset"] == d for c in clouds.values())})
     licences = [f"{name}: {replay.licence(name)}" for name in data]
     return {
@@ -59,7 +59,7 @@ def _worst(trials: pd.DataFrame, criterion: Convention) -> list[tuple[str, pd.Da
     rows = rows[np.argsort(-error[rows], kind="stable")]
     order = trials[["method", "kind", *GROUP_KEY_COLUMNS]].take(rows)
     worst = []
-    for name, _ in style.ordered_methods(order)[:METHODS]:
+    for name in [name for name in named_rows(trials) if (order["method"] == name).any()][:METHODS]:
         own = np.flatnonzero(order["method"] == name)
         turn = order.take(own).groupby(GROUP_KEY_COLUMNS, observed=True).cumcount()
         worst.append((name, trials.take(rows[own[np.argsort(turn.to_numpy(), kind="stable")[:PAIRS]]])))

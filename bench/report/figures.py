@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +12,16 @@ import numpy as np
 from bench.evaluation.aggregate import all_angles
 from bench.evaluation.conventions import Convention
 from bench.report import style
-from bench.report.ranking import CategoryTable, GroupKey, group_title, select_group
+from bench.report.ranking import (
+    MIN_PROBLEMS,
+    CategoryTable,
+    GroupKey,
+    below_floor,
+    display_name,
+    display_rows,
+    group_title,
+    select_group,
+)
 from bench.report.tables import groups_of
 from common.files import write_atomically
 from common.parallel import parallel_map
@@ -79,14 +88,15 @@ def figures_of(
     yield from _curves(frames, criterion, folder)
     yield from _densities(frames, criterion, folder)
     yield from _timing(frames["timing"], folder)
-    yield from _shades(categories, criterion, folder)
+    yield from _shades(frames["summary"], categories, criterion, folder)
 
 
 CDF_CAPTION = (
     "Share of problems with an error up to the value on the axis; failures count, so a curve may end below 1. "
     "A diamond marks the point where a curve reaches 1. The number in the legend is the recall (at the vertical line, if any). "
     "Thick: learned. Thin: global. Dash-dotted: local. Dashed, half-filled markers: refined. "
-    "Grey dots: controls."
+    "Grey dots: controls. Last and faint, with their number n: methods on fewer than "
+    f"{MIN_PROBLEMS} problems, which are not ranked."
 )
 DENSITY_CAPTION = "Error CDFs by number of points, one panel per method; recall in the legend."
 ANGLE_CAPTION = (
@@ -127,13 +137,16 @@ def _densities(frames: dict[str, pd.DataFrame], criterion: Convention, folder: P
             yield FigureJob(_density, arguments, "density", title, DENSITY_CAPTION, stem)
 
 
-def _shades(categories: dict[GroupKey, CategoryTable], criterion: Convention, folder: Path) -> Iterator[FigureJob]:
+def _shades(
+    summary: pd.DataFrame, categories: dict[GroupKey, CategoryTable], criterion: Convention, folder: Path
+) -> Iterator[FigureJob]:
     """Yield the shaded table of categories of each group."""
     from bench.report.tables import CATEGORY_NOTE
 
     for group, table in categories.items():
         name, stem = group_title(group), folder / f"categories_{style.slug(*group)}"
-        arguments = table, f"mean {criterion.label} over answered · {name}"
+        few = {str(r["method"]): display_name(r) for r in display_rows(select_group(summary, group)) if below_floor(r)}
+        arguments = table, f"mean {criterion.label} over answered · {name}", few
         yield FigureJob(_categories, arguments, "category", name, CATEGORY_NOTE, stem)
 
 
@@ -174,6 +187,17 @@ def place_legend(figure: Figure, axes: Axes) -> None:
     figure.legend(handles, labels, loc="outside right upper", handlelength=3.2, labelspacing=0.35)
 
 
+def label_of(row: Mapping[Any, Any]) -> str:
+    """Format the name of a row's method for a legend, with its number of problems if these are too few."""
+    method = str(row["method"])
+    return style.label(method) + display_name(row)[len(method) :]
+
+
+def lines_of_row(row: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return keyword arguments of `Axes.plot` for a row of the summary; faint with too few problems."""
+    return lines_of(str(row["method"]), str(row["kind"])) | ({"alpha": style.FAINT} if below_floor(row) else {})
+
+
 def lines_of(method: str, kind: str) -> dict[str, Any]:
     """Return keyword arguments of `Axes.plot` for a method."""
     look = style.look(method, kind)
@@ -190,12 +214,12 @@ def _cdf(curves: pd.DataFrame, summary: pd.DataFrame, criterion: Convention, tit
     """Draw the error CDFs of a group, best recall first in the legend."""
     figure, (axes,) = new_figure(len(summary))
     right = _right_end(curves, criterion)
-    for row in summary.sort_values(["recall", "method"], ascending=[False, True]).to_dict("records"):
+    by_recall = summary.sort_values(["recall", "method"], ascending=[False, True]).to_dict("records")
+    for row in sorted(by_recall, key=below_floor):
         curve = curves[curves["method"] == row["method"]]
-        method, kind = str(row["method"]), str(row["kind"])
-        lines = lines_of(method, kind) | {"markersize": 4, "markevery": 0.21}
+        lines = lines_of_row(row) | {"markersize": 4, "markevery": 0.21}
         share = "" if np.isnan(row["recall"]) else f"{row['recall']:.2f}  "
-        _curve(axes, curve, criterion.metric, right, {"label": share + style.label(method)} | lines)
+        _curve(axes, curve, criterion.metric, right, {"label": share + label_of(row)} | lines)
     _frame_cdf(axes, criterion, right)
     axes.set_title(title, loc="left")
     place_legend(figure, axes)
@@ -229,7 +253,8 @@ def _curve(axes: Axes, curve: pd.DataFrame, metric: str, right: float, lines: di
     steps = np.concatenate([[0.0], x[shown], [right]]), np.concatenate([[0.0], y[shown], [last]])
     axes.step(*steps, where="post", **lines)
     if last == 1:
-        axes.plot(x[shown[-1]], 1, marker="D", markersize=6, color=lines["color"], zorder=5, clip_on=False)
+        look = {"color": lines["color"], "alpha": lines.get("alpha")}
+        axes.plot(x[shown[-1]], 1, marker="D", markersize=6, zorder=5, clip_on=False, **look)
 
 
 def _density(curves: pd.DataFrame, summary: pd.DataFrame, criterion: Convention, title: str) -> Figure:
@@ -237,7 +262,11 @@ def _density(curves: pd.DataFrame, summary: pd.DataFrame, criterion: Convention,
     import matplotlib
     from matplotlib.figure import Figure
 
-    methods, right = style.ordered_methods(summary), _right_end(curves, criterion)
+    few = {
+        method for method, rows in summary.groupby("method", observed=True) if all(map(below_floor, display_rows(rows)))
+    }
+    methods = sorted(style.ordered_methods(summary), key=lambda pair: pair[0] in few)
+    right = _right_end(curves, criterion)
     columns = min(4, len(methods))
     rows = -(-len(methods) // columns)
     figure = Figure(figsize=(3.1 * columns, 2.7 * rows), layout="constrained")
@@ -248,11 +277,13 @@ def _density(curves: pd.DataFrame, summary: pd.DataFrame, criterion: Convention,
     for axes, (method, _) in zip(panels, methods, strict=False):
         for i, points in enumerate(counts):
             curve = curves[(curves["method"] == method) & (curves["points"] == points)]
-            recall = summary.loc[(summary["method"] == method) & (summary["points"] == points), "recall"]
-            if len(recall):
-                share = "" if np.isnan(recall.iloc[0]) else f"{recall.iloc[0]:.2f}  "
+            own = summary[(summary["method"] == method) & (summary["points"] == points)]
+            for row in display_rows(own):
+                share = "" if np.isnan(row["recall"]) else f"{row['recall']:.2f}  "
                 look = {"color": shades[i], "linestyle": dashes[i % 4], "linewidth": 1.5}
-                _curve(axes, curve, criterion.metric, right, {"label": f"{share}N = {points}"} | look)
+                look |= {"alpha": style.FAINT} if below_floor(row) else {}
+                count = display_name(row)[len(str(method)) :]
+                _curve(axes, curve, criterion.metric, right, {"label": f"{share}N = {points}{count}"} | look)
         _frame_cdf(axes, criterion, right)
         axes.label_outer()
         axes.set_title(style.label(method), loc="left")
@@ -265,17 +296,17 @@ def _density(curves: pd.DataFrame, summary: pd.DataFrame, criterion: Convention,
 
 def _by_angle(bins: pd.DataFrame, summary: pd.DataFrame, criterion: Convention, title: str) -> Figure:
     """Draw mean error over answered and recall by rotation angle."""
-    methods = [(m, k) for m, k in style.ordered_methods(summary) if m in set(bins["method"])]
-    figure, (left, right) = new_figure(len(methods), columns=2)
-    for method, kind in methods:
-        rows = bins[bins["method"] == method]
+    shown = [row for row in display_rows(summary) if row["method"] in set(bins["method"])]
+    figure, (left, right) = new_figure(len(shown), columns=2)
+    for row in shown:
+        rows = bins[bins["method"] == row["method"]]
         middle = (rows["angle_low"] + rows["angle_high"]) / 2
-        lines, mean = lines_of(method, kind), rows[f"{criterion.metric}_mean_answered"]
+        lines, mean = lines_of_row(row), rows[f"{criterion.metric}_mean_answered"]
         left.plot(middle, mean, **lines)
         partly = (rows["answered"] < rows["problems"]).to_numpy()
         hollow = {"linestyle": "", "fillstyle": "full", "markerfacecolor": style.PAPER}
         left.plot(middle[partly], mean[partly], **(lines | hollow))
-        right.plot(middle, rows["recall"], label=style.label(method), **lines)
+        right.plot(middle, rows["recall"], label=label_of(row), **lines)
     edges = sorted({*bins["angle_low"], *bins["angle_high"]})
     for axes in (left, right):
         axes.set(xlabel="rotation angle (°)", xticks=edges, xlim=(edges[0], edges[-1]))
@@ -339,8 +370,11 @@ def _log_points(axes: Axes, counts: list[float]) -> None:
     axes.set_xlim(counts[0] / 1.15, counts[-1] * 1.15)
 
 
-def _categories(table: CategoryTable, title: str) -> Figure:
-    """Draw the table of categories and methods, shaded by mean error from 0 to 1."""
+def _categories(table: CategoryTable, title: str, few: Mapping[str, str]) -> Figure:
+    """Draw the table of categories and methods, shaded by mean error from 0 to 1.
+
+    `few` holds the names with number of the methods with too few problems to be ranked; they are faint.
+    """
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -349,12 +383,15 @@ def _categories(table: CategoryTable, title: str) -> Figure:
     figure = Figure(figsize=(2.2 + 0.6 * columns, 1.8 + 0.2 * rows), layout="constrained")
     axes = figure.subplots()
     shades = matplotlib.colormaps["PuBu"].with_extremes(bad="#dddddd")
-    axes.imshow(mean, cmap=shades, vmin=0, vmax=1, aspect="auto")
+    opacity = np.array([style.FAINT if str(m) in few else 1.0 for m in table.mean.columns])
+    axes.imshow(mean, cmap=shades, vmin=0, vmax=1, aspect="auto", alpha=np.tile(opacity, (rows, 1)))
     for i, j in np.ndindex(rows, columns):
         text = style.number(float(mean[i, j]), 2) + ("*" if table.partly.iat[i, j] else "")
-        weight, ink = "bold" if table.best.iat[i, j] else "normal", "#ffffff" if mean[i, j] > 0.6 else "#111111"
-        axes.text(j, i, text, ha="center", va="center", fontsize=7, color=ink, fontweight=weight, in_layout=False)
-    names = [style.label(str(m), 22) for m in table.mean.columns]
+        light = mean[i, j] > 0.6 and opacity[j] == 1
+        look: dict[str, Any] = {"color": "#ffffff" if light else "#111111", "alpha": max(opacity[j], 0.6)}
+        look["fontweight"] = "bold" if table.best.iat[i, j] else "normal"
+        axes.text(j, i, text, ha="center", va="center", fontsize=7, in_layout=False, **look)
+    names = [style.label(few.get(str(m), str(m)), 22) for m in table.mean.columns]
     axes.set_xticks(range(columns), names, rotation=40, ha="left", rotation_mode="anchor")
     axes.set_yticks(range(rows), [style.label(str(c)) for c in table.mean.index])
     axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,8 @@ from numpy.typing import NDArray
 from bench.evaluation.aggregate import all_angles
 from bench.evaluation.conventions import Convention
 from bench.report import style
-from bench.report.ranking import GroupKey, select_group
+from bench.report.ranking import GroupKey, below_floor, display_name, pareto_front, select_group
+from bench.report.recommendation import Recommendation
 from bench.report.tables import Row, group_records
 
 if TYPE_CHECKING:
@@ -39,6 +41,13 @@ _SYMBOL = {
 }
 
 
+def _line_of(row: Row) -> dict[str, Any]:
+    """Return name, line and marker of a row of the summary; faint with too few problems."""
+    few = below_floor(row)
+    look = _line(str(row["method"]), str(row["kind"])) | ({"opacity": style.FAINT} if few else {})
+    return look | {"name": _escape(str(row["method"])) + display_name(row)[len(str(row["method"])) :]}
+
+
 def _line(method: str, kind: str) -> dict[str, Any]:
     """Return name, line and marker of a method, as in the figures."""
     look = style.look(method, kind)
@@ -64,11 +73,11 @@ def _rounded(values: Any) -> list[float | None]:
 def cdf(curves: pd.DataFrame, rows: list[Row], criterion: Convention) -> Chart:
     """Build the error CDFs of a group; a diamond where a curve reaches 1."""
     traces = []
-    for row in sorted(rows, key=lambda r: (-np.nan_to_num(r["recall"]), str(r["method"]))):
+    for row in sorted(rows, key=lambda r: (below_floor(r), -np.nan_to_num(r["recall"]), str(r["method"]))):
         mine = curves[curves["method"] == row["method"]]
         x, y = np.maximum(mine[criterion.metric].to_numpy(), MIN_ERROR), mine["fraction"].to_numpy()
         kept = _reduced_rows(y)
-        look = _line(str(row["method"]), str(row["kind"]))
+        look = _line_of(row)
         ends = [0] * (len(kept) - 1) + [10 if len(y) and y[-1] == 1 else 0]
         look["line"]["shape"] = "hv"
         look["marker"] = {"color": look["line"]["color"], "symbol": "diamond", "size": ends}
@@ -103,10 +112,11 @@ def _vertical_line(x: float) -> dict[str, Any]:
     return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": line}
 
 
-def pareto(rows: list[Row]) -> Chart:
-    """Build recall over median time of a group; a line joins the Pareto-optimal methods."""
-    known = [r for r in rows if np.isfinite(r["time_ms_median"]) and not np.isnan(r["recall"])]
-    traces = [_front([r for r in known if r["kind"] != "control"])]
+def pareto(rows: list[Row], recommendation: Recommendation) -> Chart:
+    """Build recall over time of a group; a line joins the methods of the Pareto front, which ends at the recommended one."""
+    ms = {m: max(value, 1e-3) for m, value in recommendation.ms.items()}
+    known = [r for r in rows if str(r["method"]) in ms and not np.isnan(r["recall"])]
+    traces = [_front(pareto_front(known, ms, recommendation.method), ms)]
     for row in known:
         low, high = row["recall"] - row["recall_low"], row["recall_high"] - row["recall"]
         error = {
@@ -116,29 +126,24 @@ def pareto(rows: list[Row]) -> Chart:
             "arrayminus": _rounded([low]),
             "thickness": 1,
         }
-        look = _line(str(row["method"]), str(row["kind"]))
+        look = _line_of(row)
         look["marker"]["size"] = 11
-        x, y = _rounded([max(row["time_ms_median"], 1e-3)]), _rounded([row["recall"]])
+        x, y = _rounded([ms[str(row["method"])]]), _rounded([row["recall"]])
         hover = "recall %{y:.3f}, %{x:.4g} ms<extra>" + look["name"] + "</extra>"
         traces.append(look | {"mode": "markers", "x": x, "y": y, "error_y": error, "hovertemplate": hover})
+    how = "timed alone" if recommendation.alone else "median"
     axes = {
-        "xaxis": {"title": {"text": "median time for one pair (ms)"}, "type": "log"},
+        "xaxis": {"title": {"text": f"time for one pair, {how} (ms)"}, "type": "log"},
         "yaxis": {"title": {"text": "recall (failures count)"}, "range": [-0.03, 1.05]},
     }
     return {"data": traces, "layout": axes}
 
 
-def _front(rows: list[Row]) -> dict[str, Any]:
+def _front(rows: Sequence[Row], ms: Mapping[str, float]) -> dict[str, Any]:
     """Build the Pareto front as a grey line."""
-    best, x, y = -1.0, [], []
-    for row in sorted(rows, key=lambda r: (r["time_ms_median"], -r["recall"])):
-        if row["recall"] > best:
-            best = row["recall"]
-            x.append(max(row["time_ms_median"], 1e-3))
-            y.append(best)
     line = {"color": "#888888", "width": 1, "dash": "dot", "shape": "hv"}
-    shape = {"mode": "lines", "x": _rounded(x), "y": _rounded(y), "line": line}
-    return shape | {"name": "front", "hoverinfo": "skip"}
+    x, y = [ms[str(r["method"])] for r in rows], [r["recall"] for r in rows]
+    return {"mode": "lines", "x": _rounded(x), "y": _rounded(y), "line": line, "name": "front", "hoverinfo": "skip"}
 
 
 def by_bins(bins: pd.DataFrame, rows: list[Row], name: str, title: str, criterion: Convention) -> Chart | None:
@@ -149,7 +154,7 @@ def by_bins(bins: pd.DataFrame, rows: list[Row], name: str, title: str, criterio
     for row in rows:
         mine = bins[bins["method"] == row["method"]]
         x = _rounded((mine[f"{name}_low"] + mine[f"{name}_high"]) / 2)
-        look = _line(str(row["method"]), str(row["kind"])) | {
+        look = _line_of(row) | {
             "mode": "lines+markers",
             "x": x,
             "legendgroup": str(row["method"]),
@@ -202,7 +207,7 @@ def times(timing: pd.DataFrame) -> Chart:
 
 
 def all_charts(
-    frames: dict[str, pd.DataFrame], groups: list[GroupKey], criterion: Convention
+    frames: dict[str, pd.DataFrame], recommended: Mapping[GroupKey, Recommendation], criterion: Convention
 ) -> dict[str, list[tuple[GroupKey | None, Chart]]]:
     """Build every chart of the page by section, each with its problem group."""
     charts: dict[str, list[tuple[GroupKey | None, Chart]]] = {
@@ -212,11 +217,11 @@ def all_charts(
         "overlap": [],
         "time": [],
     }
-    for group in groups:
+    for group, recommendation in recommended.items():
         rows = group_records(frames["summary"], group)
         charts["cdf"].append((group, cdf(select_group(frames["cdf"], group), rows, criterion)))
         if criterion.limits:
-            charts["pareto"].append((group, pareto(rows)))
+            charts["pareto"].append((group, pareto(rows, recommendation)))
         for name, title in (("angle", "rotation angle (°)"), ("overlap", "overlap (share of the source)")):
             chart = by_bins(select_group(frames[f"by_{name}"], group), rows, name, title, criterion)
             charts[name] += [(group, chart)] if chart else []

@@ -10,6 +10,7 @@ const cssVar = name => {
 };
 
 // Tables. Sort by a column: numbers by data-v (unknown last), other cells as text; a second click reverses the order.
+// Methods with too few problems to be ranked stay last.
 for (const button of $$("table .sort")) button.addEventListener("click", () => {
   const head = button.closest("th"), table = head.closest("table"), body = table.tBodies[0];
   const up = head.getAttribute("aria-sort") !== "ascending";
@@ -26,7 +27,8 @@ for (const button of $$("table .sort")) button.addEventListener("click", () => {
   const keyed = [...body.rows].map(row => [key(row), row]);
   const known = keyed.filter(([k]) => !Number.isNaN(k)), unknown = keyed.filter(([k]) => Number.isNaN(k));
   known.sort(([a], [b]) => (up ? 1 : -1) * compare(a, b));
-  body.append(...[...known, ...unknown].map(([, row]) => row));
+  const sorted = [...known, ...unknown].map(([, row]) => row), few = row => row.classList.contains("few");
+  body.append(...sorted.filter(row => !few(row)), ...sorted.filter(few));
 });
 
 // Filter: show the rows that contain every word.

@@ -12,8 +12,8 @@ import numpy as np
 from bench.evaluation.aggregate import all_angles
 from bench.evaluation.conventions import Convention
 from bench.report import ranking, recommendation, style
-from bench.report.ranking import Errors, GroupKey
-from bench.report.table import Table, TableCell
+from bench.report.ranking import Errors, GroupKey, below_floor, display_name
+from bench.report.table import Table, TableCell, fainted
 from bench.report.tables import Row, group_records
 
 if TYPE_CHECKING:
@@ -82,13 +82,15 @@ def accuracy_table(
     kinds = {m: str(r["kind"]) for here in rows.values() for m, r in here.items()}
     missing = {m for t in theirs.values() for m, _ in t} - set(kinds)
     classes = {m: method_class(kind, _mean_runtime(m, rows, alone)) for m, kind in kinds.items()}
-    names = sorted(kinds, key=lambda m: (METHOD_CLASSES.index(classes[m]), m)) + sorted(missing)
-    body = [[TableCell(m), TableCell(classes.get(m, "not run"))] for m in names]
+    few = {m: row for here in rows.values() for m, row in here.items() if below_floor(row)}
+    names = sorted(kinds, key=lambda m: (m in few, METHOD_CLASSES.index(classes[m]), m)) + sorted(missing)
+    body = [[TableCell(display_name(few[m]) if m in few else m), TableCell(classes.get(m, "not run"))] for m in names]
     for group in groups:
         order = ranking.by_recall(errors[group])
-        best = ranking.lowest_error(errors[group].error, errors[group].methods), order.winner if order else None
-        for cells in body:
-            cells += _error_and_recall(rows[group].get(cells[0].text), cells[0].text, best, criterion, theirs[group])
+        best = ranking.lowest_error(errors[group]), order.winner if order else None
+        for m, cells in zip(names, body, strict=True):
+            cells += _error_and_recall(rows[group].get(m), m, best, criterion, theirs[group])
+    body = [fainted(cells, m in few) for m, cells in zip(names, body, strict=True)]
     heads = [("", 1), *((_short(group), 2) for group in groups)]
     columns = ["method", "group", *([f"{criterion.label} ↓", f"{criterion.recall_label} ↑"] * len(groups))]
     colours = {i: CLASS_COLOURS[classes[m]] for i, m in enumerate(names) if m in classes}
@@ -98,7 +100,8 @@ def accuracy_table(
 ACCURACY_NOTE = (
     "Mean error over answered problems (* if some were not answered; then never bold) and share of successes among all "
     "problems. Efficient: mean runtime below 1 s, timed alone if available. Bold: significantly different from every other "
-    "method on the same problems, p < 0.05 with Holm's correction."
+    f"method on the same problems, p < 0.05 with Holm's correction. Methods on fewer than {ranking.MIN_PROBLEMS} problems are "
+    "last, with their number n, and are not ranked."
 )
 AGAINST_NOTE = " In brackets: the number printed in Yuan et al. 2020."
 

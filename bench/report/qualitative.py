@@ -13,7 +13,7 @@ from bench.evaluation.conventions import Convention
 from bench.evaluation.loader import RunData
 from bench.report import style
 from bench.report.figures import FigureJob
-from bench.report.ranking import GroupKey, group_title, select_group
+from bench.report.ranking import GroupKey, display_name, group_title, named_rows, select_group
 from bench.report.replay import ProblemReplay, poses_of, subsample
 from datasets.poses import move
 
@@ -57,16 +57,21 @@ def grids_of(
         here = here[
             (here["kind"] != "control") & (here["status"] != "skipped") & (here["repeat"] == here["repeat"].min())
         ]
-        methods = [method for method, _ in style.ordered_methods(here)][:MAX_METHODS]
+        names = {m: display_name(row) for m, row in list(named_rows(here).items())[:MAX_METHODS]}
         rows = [
-            _panels(loaded, here[here["problem"] == p], methods, criterion, replay)
+            _panels(loaded, here[here["problem"] == p], list(names), criterion, replay)
             for p in choose(here, criterion, ROWS)
         ]
         shown = [(name, panels) for name, panels in rows if panels]
         if shown:
             caption, title = f"{CAPTION} Data: {replay.licence(group[0])}.", group_title(group)
             yield FigureJob(
-                _grid, (shown, methods, title), "grid", title, caption, folder / f"grid_{style.slug(*group)}"
+                _grid,
+                (shown, list(names.values()), title),
+                "grid",
+                title,
+                caption,
+                folder / f"grid_{style.slug(*group)}",
             )
 
 

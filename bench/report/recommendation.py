@@ -1,63 +1,94 @@
-"""Recommendation of a method for one problem group: an order of methods and one sentence of advice."""
+"""Recommendation of a method for one problem group, and the sentence that the terminal, the report and the pages share."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from bench.evaluation.aggregate import all_angles
+from bench.report.ranking import MIN_PROBLEMS, Errors, Ranking, by_recall
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
-class Standing(NamedTuple):
-    """A method on one problem group: problems run, recall with its 95 % interval, and ms per pair (NaN if unknown)."""
-
-    method: str
-    problems: int
-    recall: float
-    low: float
-    high: float
-    ms: float
+NAMED = 5
+"""Most tied methods that a sentence names."""
 
 
-def ranked(standings: list[Standing]) -> list[Standing]:
-    """Sort by recall, then time; methods run on fewer problems than others come last."""
-    most = max((s.problems for s in standings), default=0)
+@dataclass(frozen=True)
+class Recommendation:
+    """The methods of a problem group by the rule of `ranking`, with their times.
 
-    def key(s: Standing) -> tuple[bool, float, float]:
-        recall, ms = (math.inf if math.isnan(value) else value for value in (-s.recall, s.ms))
-        return s.problems < most, recall, ms
-
-    return sorted(standings, key=key)
-
-
-def advice(order: list[Standing], named: Callable[[str], str] = str, how: str = "") -> str:
-    """Name the method with the best recall, and the fastest method whose interval overlaps with its interval.
-
-    Args:
-        order: from `ranked`, at least one method; methods without recall are left out.
-        named: format of a method's name.
-        how: text after the time that says how it was measured, such as ", timed alone".
+    Attributes:
+        ranking: ranked methods; None without methods or if success is undefined.
+        recall: of every method.
+        ms: time per pair in ms by method, where known: of those timed alone if any was, else the median of the run.
+        alone: whether the times are of methods timed alone.
     """
-    known = [s for s in order if not math.isnan(s.recall)]
-    if not known:
-        return ""
-    best = known[0]
-    if not best.recall:
-        return "No method succeeds."
-    first = f"Best recall: {named(best.method)} ({best.recall:.2f})."
-    if all(math.isnan(s.ms) for s in known):
-        return f"{first} No method was timed alone at this size."
-    timed = [s for s in known if s.problems == best.problems and s.recall > 0 and not math.isnan(s.ms)]
-    level = [s for s in timed if s.high >= best.low]
-    fast = min(level, key=lambda s: s.ms, default=best)
-    if fast.method == best.method:
-        return f"{first} None whose interval overlaps is faster."
-    ms = f"{fast.ms:.0f}" if fast.ms >= 1 else f"{fast.ms:.1g}"
-    return f"{first} Fastest whose interval overlaps: {named(fast.method)} ({ms} ms{how})."
+
+    ranking: Ranking | None
+    recall: Mapping[str, float]
+    ms: Mapping[str, float]
+    alone: bool
+
+    @property
+    def method(self) -> str | None:
+        """The recommended method: the fastest of the tied."""
+        return self.ranking.recommended(self.ms) if self.ranking else None
+
+    def sentence(self, label: str = "recall", named: Callable[[str], str] = str) -> str:
+        """Name the best methods and the recommended one; empty if success is undefined.
+
+        Args:
+            label: name of the recall, such as `recall@0.2`.
+            named: format of a method's name.
+        """
+        if self.ranking is None:
+            return ""
+        if not self.ranking.methods:
+            return f"No method was run on {MIN_PROBLEMS} problems or more: none is ranked."
+        best, tied = self.ranking.methods[0], self.ranking.tied
+        if not self.recall[best]:
+            return "No method succeeds."
+        if len(tied) == 1:
+            against = (
+                f", higher than that of every other method (p = {self.ranking.p:.1g})" if self.ranking.winner else ""
+            )
+            return f"Best {label}: {self._with_recall(best, named)}{against}."
+        names = ", ".join(self._with_recall(m, named) for m in tied[:NAMED]) + (", …" if len(tied) > NAMED else "")
+        return f"Tied for the best {label}: {names} ({len(tied)} methods). {self._fastest(named)}"
+
+    def _with_recall(self, method: str, named: Callable[[str], str]) -> str:
+        return f"{named(method)} {self.recall[method]:.2f}"
+
+    def _fastest(self, named: Callable[[str], str]) -> str:
+        """Return the sentence on the recommended one of several tied methods."""
+        method = self.method
+        if method is None or method not in self.ms:
+            return "The time of none is known."
+        ms = f"{self.ms[method]:.0f}" if self.ms[method] >= 1 else f"{self.ms[method]:.1g}"
+        assert self.ranking is not None
+        faster = [m for m in self.ranking.worse if self.ms.get(m, np.inf) < self.ms[method]]
+        but = (
+            f" that loses no single test (faster, but worse in one: {', '.join(map(named, faster))})" if faster else ""
+        )
+        return (
+            f"Recommended: {named(method)} ({ms} ms{', timed alone' if self.alone else ''}), the fastest of them{but}."
+        )
+
+
+def recommend(rows: Iterable[Mapping[Any, Any]], errors: Errors, timing: pd.DataFrame) -> Recommendation:
+    """Recommend a method of a group from its rows of `aggregate.summary`, its errors and `aggregate.timing`."""
+    run = {str(row["method"]): row for row in rows if row["problems"]}
+    solo = alone(timing, "time_ms_median")
+    ms = {m: solo[m, int(r["points"])] for m, r in run.items() if (m, int(r["points"])) in solo}
+    timed_alone = any(run[m]["kind"] != "control" for m in ms)
+    if not timed_alone:
+        ms = {m: float(r["time_ms_median"]) for m, r in run.items() if np.isfinite(r["time_ms_median"])}
+    return Recommendation(by_recall(errors), {m: float(r["recall"]) for m, r in run.items()}, ms, timed_alone)
 
 
 def alone(timing: pd.DataFrame, column: str) -> dict[tuple[str, int], float]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from bench.evaluation.conventions import Convention
 from bench.evaluation.loader import RunData
 from bench.report import style
-from bench.report.figures import FigureJob, lines_of, new_figure, place_legend
-from bench.report.ranking import GroupKey, group_title, select_group
+from bench.report.figures import FigureJob, label_of, lines_of_row, new_figure, place_legend
+from bench.report.ranking import GroupKey, group_title, named_rows, select_group
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,25 +81,24 @@ def risks_of(
         evaluated = here[here["status"] != "skipped"]
         confident = evaluated[(evaluated["status"] == "ok") & evaluated["confidence"].notna()]
         confident = confident[confident["kind"] != "control"]
-        risks = {}
-        for (method, kind), rows in confident.groupby(["method", "kind"], observed=True, sort=True):
+        risks = []
+        for method, name in named_rows(evaluated).items():
+            rows = confident[confident["method"] == method]
             wrong, count = criterion.success(rows) != 1, int((evaluated["method"] == method).sum())
-            risks[str(method), str(kind)] = risk_of(rows["confidence"].to_numpy(), wrong, count)
-        if any(np.isfinite(risk.somers_d) for risk in risks.values()):
+            if len(rows):
+                risks.append((name, risk_of(rows["confidence"].to_numpy(), wrong, count)))
+        if any(np.isfinite(risk.somers_d) for _, risk in risks):
             title = group_title(group)
             yield FigureJob(
                 _risk_figure, (risks, criterion, title), "risk", title, CAPTION, folder / f"risk_{style.slug(*group)}"
             )
 
 
-def _risk_figure(risks: dict[tuple[str, str], Risk], criterion: Convention, title: str) -> Figure:
+def _risk_figure(risks: list[tuple[Mapping[Any, Any], Risk]], criterion: Convention, title: str) -> Figure:
     figure, (axes,) = new_figure(len(risks))
-    for method, kind in sorted(risks, key=lambda pair: style.order(*pair)):
-        risk = risks[method, kind]
+    for row, risk in risks:
         number = "–" if np.isnan(risk.somers_d) else f"{risk.somers_d:.2f}"
-        axes.plot(
-            risk.coverage, risk.risk, label=f"{number}  {style.label(method)}", **lines_of(method, kind), markevery=0.2
-        )
+        axes.plot(risk.coverage, risk.risk, label=f"{number}  {label_of(row)}", **lines_of_row(row), markevery=0.2)
     axes.set(xlim=(0, 1.01), ylim=(-0.01, 1), xlabel="coverage: share of problems accepted")
     axes.set(ylabel=f"risk: share of these not counted by {criterion.recall_label}")
     axes.set_title(title, loc="left")

@@ -25,6 +25,9 @@ PAPER = "#fefefe"
 KINDS = ("local", "global", "learned", "control")
 """Kinds of methods in the order of tables and legends."""
 
+FAINT = 0.35
+"""Opacity of methods with too few problems to be ranked."""
+
 SOURCE, TARGET = "#D55E00", "#8a8f98"
 """Colours of the source and target clouds in pictures."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bench.report import style
@@ -10,12 +10,16 @@ from bench.report import style
 
 @dataclass(frozen=True)
 class TableCell:
-    """Text, value to sort by (None: the text), emphasis, and a number of the paper to show beside it."""
+    """Text, value to sort by (None: the text), emphasis, and a number of the paper to show beside it.
+
+    `faint` cells are of methods with too few problems to be ranked.
+    """
 
     text: str
     value: float | None = None
     bold: bool = False
     beside: str = ""
+    faint: bool = False
 
     @property
     def whole(self) -> str:
@@ -66,7 +70,7 @@ class Table:
         return file.getvalue()
 
     def latex(self) -> str:
-        """Format as a LaTeX `table` with `booktabs`; coloured rows need `xcolor`."""
+        """Format as a LaTeX `table` with `booktabs`; coloured and faint rows need `xcolor`."""
         head = [" & ".join(map(tex, self.columns)) + r" \\"]
         if self.column_groups:
             spans = " & ".join(rf"\multicolumn{{{n}}}{{c}}{{{tex(name)}}}" for name, n in self.column_groups)
@@ -85,7 +89,8 @@ class Table:
     def _tex_cells(self, row: int) -> list[str]:
         cells = [rf"\textbf{{{tex(c.text)}}}" if c.bold else tex(c.text) for c in self.rows[row]]
         cells = [f"{t} ({tex(c.beside)})" if c.beside else t for t, c in zip(cells, self.rows[row], strict=True)]
-        if row in self.colours:
+        cells = [rf"\textcolor{{gray}}{{{t}}}" if c.faint else t for t, c in zip(cells, self.rows[row], strict=True)]
+        if row in self.colours and not self.rows[row][0].faint:
             cells[0] = rf"\textcolor{{{self.colours[row]}}}{{{cells[0]}}}"
         return cells
 
@@ -121,6 +126,11 @@ def num(value: Any, digits: int = 3, bold: bool = False, suffix: str = "") -> Ta
     """Build the cell of a number."""
     value = float(value)
     return TableCell(style.number(value, digits) + suffix, value, bold)
+
+
+def fainted(cells: list[TableCell], faint: bool) -> list[TableCell]:
+    """Return the cells of a row, faint and never bold if `faint` is set."""
+    return [replace(cell, faint=True, bold=False) for cell in cells] if faint else cells
 
 
 def count(value: Any) -> TableCell:

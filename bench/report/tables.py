@@ -10,8 +10,20 @@ import numpy as np
 from bench.evaluation.aggregate import FAILURES, all_angles
 from bench.evaluation.conventions import Convention
 from bench.report import ranking, style
-from bench.report.ranking import GROUP_KEY_COLUMNS, CategoryTable, Duel, Errors, GroupKey, Ranking, group_title
-from bench.report.table import Table, TableCell, count, num
+from bench.report.ranking import (
+    GROUP_KEY_COLUMNS,
+    CategoryTable,
+    Duel,
+    Errors,
+    GroupKey,
+    below_floor,
+    display_name,
+    display_order,
+    display_rows,
+    group_title,
+)
+from bench.report.recommendation import Recommendation
+from bench.report.table import Table, TableCell, count, fainted, num
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,8 +39,8 @@ def groups_of(frame: pd.DataFrame) -> list[GroupKey]:
 
 
 def group_records(frame: pd.DataFrame, group: GroupKey) -> list[Row]:
-    """Return the rows of a group as dicts, in the order of methods."""
-    return sorted(_records(ranking.select_group(frame, group)), key=_method_order)
+    """Return the rows of a group as dicts, in the order of methods; those with too few problems last."""
+    return display_rows(ranking.select_group(frame, group))
 
 
 def _records(frame: pd.DataFrame) -> list[Row]:
@@ -44,9 +56,9 @@ def _group_of(row: Row) -> GroupKey:
     return tuple(row[name] for name in GROUP_KEY_COLUMNS)
 
 
-def _method_and_group(row: Row) -> list[TableCell]:
-    """Return the first two cells of a row: method and title of the problem group."""
-    return [TableCell(str(row["method"])), TableCell(group_title(_group_of(row)))]
+def _method_and_group(row: Row, name: str | None = None) -> list[TableCell]:
+    """Return the first two cells of a row: method (or another name) and title of the problem group."""
+    return [TableCell(name or str(row["method"])), TableCell(group_title(_group_of(row)))]
 
 
 def summary_table(
@@ -54,7 +66,7 @@ def summary_table(
 ) -> Table:
     """Build the summary of a group; `beside` holds the paper's numbers by method and metric, or is empty."""
     order = ranking.by_recall(errors)
-    winners = order.winner if order else None, ranking.lowest_error(errors.error, errors.methods)
+    winners = order.winner if order else None, ranking.lowest_error(errors)
     heads = ["method", "kind", "answered", f"{criterion.recall_label} [95\u00a0%]"]
     heads += [f"{criterion.label} mean over answered [95\u00a0%]", f"{criterion.label} median"]
     heads += ["recall sym.", "RMSE sym. mean", "RRE median (°)", "RTE median", "time median (ms)", "p95 (ms)"]
@@ -70,8 +82,8 @@ def _summary_row(
     mean = style.number(row[f"{m}_mean_answered"])
     if not np.isnan(row[f"{m}_mean_low"]):
         mean += f" [{style.number(row[f'{m}_mean_low'])}, {style.number(row[f'{m}_mean_high'])}]"
-    return [
-        TableCell(method),
+    cells = [
+        TableCell(display_name(row)),
         TableCell(str(row["kind"])),
         TableCell(f"{row['answered']}/{row['problems']}", row["answer_rate"]),
         TableCell(recall_text(row), row["recall"], method == winners[0], beside.get((method, "recall"), "")),
@@ -86,6 +98,7 @@ def _summary_row(
         num(row[f"{m}_seed_sd"]),
         num(row[f"{m}_problem_sd"]),
     ]
+    return fainted(cells, below_floor(row))
 
 
 def recall_text(row: Row) -> str:
@@ -98,8 +111,11 @@ def recall_text(row: Row) -> str:
 def coverage_table(summary: pd.DataFrame) -> Table:
     """Build the table of problems run, answered, failed by status (those that occur) and skipped, by method and group."""
     counted = ["problems", "answered", *(s for s in (*FAILURES, "skipped") if (summary[s] > 0).any())]
-    ordered = sorted(_records(summary), key=lambda row: (_method_order(row), *_group_of(row)))
-    body = [[*_method_and_group(row), *(count(row[name]) for name in counted)] for row in ordered]
+    ordered = sorted(_records(summary), key=lambda row: (display_order(row), *_group_of(row)))
+    body = [
+        fainted([*_method_and_group(row, display_name(row)), *(count(row[n]) for n in counted)], below_floor(row))
+        for row in ordered
+    ]
     heads = ["method", "problems", "run", *(name.replace("_", " ") for name in counted[1:])]
     return Table("Run, answered, failed, skipped", heads, body)
 
@@ -127,24 +143,31 @@ MAX_FAILURE_ROWS = 300
 
 
 def category_table(
-    group: GroupKey, table: CategoryTable, criterion: Convention, beside: Mapping[tuple[str, str], str]
+    group: GroupKey,
+    table: CategoryTable,
+    criterion: Convention,
+    beside: Mapping[tuple[str, str], str],
+    summary: list[Row],
 ) -> Table:
-    """Build the table of mean errors over answered by category and method; `beside` holds the paper's numbers likewise."""
+    """Build the table of mean errors over answered by category and method.
+
+    `beside` holds the paper's numbers likewise, `summary` the rows of the group's summary.
+    """
     mean = table.mean.to_numpy(dtype=float)
-    methods = [str(m) for m in table.mean.columns]
+    methods, of = [str(m) for m in table.mean.columns], {str(row["method"]): row for row in summary}
     rows = [[TableCell(str(name))] for name in table.mean.index]
     for i, j in np.ndindex(*mean.shape):
         cell = num(mean[i, j], 2, bool(table.best.iat[i, j]), "*" if table.partly.iat[i, j] else "")
         theirs = beside.get((rows[i][0].text, methods[j]), "")
-        rows[i].append(TableCell(cell.text, cell.value, cell.bold, theirs))
+        rows[i].append(TableCell(cell.text, cell.value, cell.bold, theirs, faint=below_floor(of[methods[j]])))
     title = f"{criterion.label} by category: {group_title(group)}"
-    return Table(title, ["category", *methods], rows, caption=CATEGORY_NOTE)
+    return Table(title, ["category", *(display_name(of[m]) for m in methods)], rows, caption=CATEGORY_NOTE)
 
 
 CATEGORY_NOTE = (
     "Mean error over answered problems; * if some were not answered. Bold: lowest mean of the methods that answered all "
-    "problems, without controls, if paired tests on the same problems separate it from every other method (p < 0.05 with "
-    "Holm's correction; impossible with fewer than six problems)."
+    "problems, without controls, if paired tests on at least "
+    f"{ranking.MIN_PROBLEMS} shared problems separate it from every other method (p < 0.05 with Holm's correction)."
 )
 
 
@@ -182,59 +205,54 @@ def stage_table(stages: pd.DataFrame) -> Table:
     return Table("Time by stage", ["method", "points", "stage", "time median (ms)"], rows)
 
 
-def convention_table(errors: pd.DataFrame, criteria: Mapping[str, Convention]) -> Table:
+def convention_table(errors: pd.DataFrame, criteria: Mapping[str, Convention], summary: pd.DataFrame) -> Table:
     """Tabulate the run under every convention: mean error over answered problems and recall (`conventions.by_convention`)."""
     rows, names = [], list(criteria)
+    counts = summary[[*GROUP_KEY_COLUMNS, "method", "distinct_problems"]]
+    text = dict.fromkeys(("method", "dataset", "condition"), str)
+    records = _records(errors.astype(text).merge(counts.astype(text), on=[*GROUP_KEY_COLUMNS, "method"]))
 
     def order(row: Row) -> tuple[Any, ...]:
-        return (*_group_of(row), _method_order(row), names.index(row["convention"]))
+        return (*_group_of(row), display_order(row), names.index(row["convention"]))
 
-    for row in sorted(_records(errors), key=order):
+    for row in sorted(records, key=order):
         criterion = criteria[row["convention"]]
         unknown = np.isnan(row["error"]) and np.isnan(row["recall"])
         remark = criterion.missing if unknown else ("" if criterion.limits else "success is undefined")
         success = TableCell(criterion.recall_label if criterion.limits else "–")
         names_of_error = [TableCell(criterion.name), TableCell(criterion.label)]
         values = [num(row["error"]), num(row["recall"], 2), success, TableCell(remark)]
-        rows.append([*_method_and_group(row), *names_of_error, *values])
+        cells = [*_method_and_group(row, display_name(row)), *names_of_error, *values]
+        rows.append(fainted(cells, below_floor(row)))
     heads = ["method", "problems", "convention", "error", "mean over answered", "recall", "success is", "remark"]
     return Table("The same run under every convention", heads, rows)
 
 
-def duel_table(group: GroupKey, duels: Mapping[tuple[str, str], Duel], methods: list[str]) -> Table:
-    """Build the table of wins/ties/losses of the row's method against the column's; bold if a sign test separates them."""
+def duel_table(group: GroupKey, duels: Mapping[tuple[str, str], Duel], summary: list[Row]) -> Table:
+    """Build the table of wins/ties/losses of the row's method against the column's; bold if a sign test separates them.
+
+    Pairs that are not tested have no value, and so no colour.
+    """
+    compared = {method for method, _ in duels}
+    shown = [row for row in summary if row["method"] in compared]
     rows = []
-    for method in methods:
-        cells = [TableCell(method)]
-        for other in methods:
-            duel = duels.get((method, other))
+    for row in shown:
+        cells = [TableCell(display_name(row))]
+        for other in shown:
+            duel = duels.get((row["method"], other["method"]))
             n = (duel.wins + duel.ties + duel.losses) if duel else 0
-            value = (duel.wins - duel.losses) / n if duel and n else np.nan
-            cells.append(
-                TableCell(
-                    f"{duel.wins}/{duel.ties}/{duel.losses}" if duel else "–", value, bool(duel and duel.separable)
-                )
-            )
-        rows.append(cells)
-    return Table(group_title(group), ["wins/ties/losses of", *methods], rows)
+            value = (duel.wins - duel.losses) / n if duel and duel.tested else np.nan
+            text = f"{duel.wins}/{duel.ties}/{duel.losses}" if duel else "–"
+            cell = TableCell(text, value, bool(duel and duel.separable), faint=below_floor(other))
+            cells.append(cell)
+        rows.append(fainted(cells, below_floor(row)))
+    return Table(group_title(group), ["wins/ties/losses of", *map(display_name, shown)], rows)
 
 
-def headline(group: GroupKey, rows: list[Row], errors: Errors, criterion: Convention) -> str | None:
-    """Describe a group in two sentences: the best method, its significance, failures; None if success is undefined."""
-    order = ranking.by_recall(errors)
-    if order is None:
-        return None
-    return f"{group_title(group)}: {_best(order, {str(r['method']): r for r in rows}, criterion)}{_failed(rows)}"
-
-
-def _best(order: Ranking, rows: Mapping[str, Row], criterion: Convention) -> str:
-    first = order.methods[0]
-    text = f"highest {criterion.recall_label}: {first} with {recall_text(rows[first])}"
-    if order.winner:
-        second = order.methods[1]
-        return f"{text}, then {second} with {rows[second]['recall']:.2f} (McNemar with Holm's correction, p = {order.p:.1g})."
-    tied = ", ".join(order.tied[:4]) + (f" and {len(order.tied) - 4} more" if len(order.tied) > 4 else "")
-    return f"{text}{f'; not significantly better than {tied}' if tied else ''}."
+def headline(group: GroupKey, rows: list[Row], recommendation: Recommendation, criterion: Convention) -> str | None:
+    """Describe a group: the best methods, the recommended one, failures; None if success is undefined."""
+    sentence = recommendation.sentence(criterion.recall_label)
+    return f"{group_title(group)}: {sentence}{_failed(rows)}" if sentence else None
 
 
 def _failed(rows: list[Row]) -> str:

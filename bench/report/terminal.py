@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from bench.evaluation.statistics import ALPHA
-from bench.report import ranking, recommendation, style
+from bench.evaluation.statistics import ALPHA, MIN_SHARED
+from bench.report import ranking, style
+from bench.report.recommendation import recommend
+from bench.report.tables import groups_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,35 +24,29 @@ NAME = 18
 """Width of the column of methods in characters."""
 
 
-def terminal_summary(summary: pd.DataFrame, timing: pd.DataFrame, criterion: Convention) -> Group:
-    """Format `aggregate.summary` and `timing` for a terminal, at most 100 columns wide: one table per group and a verdict."""
+def terminal_summary(frames: Mapping[str, pd.DataFrame], criterion: Convention) -> Group:
+    """Format the summary of `aggregate.tables` for a terminal, at most 100 columns wide: one table and verdict per group."""
     from rich.console import Group
     from rich.text import Text
 
-    alone = recommendation.alone(timing, "time_ms_median")
     parts: list[Table | Text] = []
-    for group, members in summary.groupby(ranking.GROUP_KEY_COLUMNS, sort=True, observed=True):
-        rows = members.to_dict("records")
-        evaluated = {str(row["method"]): row for row in rows if row["problems"]}
-        methods = [_standing(row) for row in evaluated.values() if row["kind"] != "control"]
-        controls = [_standing(row) for row in evaluated.values() if row["kind"] == "control"]
-        order = [evaluated[s.method] for s in recommendation.ranked(methods) + recommendation.ranked(controls)]
+    for group in groups_of(frames["summary"]):
+        rows = ranking.select_group(frames["summary"], group).to_dict("records")
+        evaluated = [row for row in rows if row["problems"]]
+        errors = ranking.errors_of(ranking.select_group(frames["trials"], group), criterion)
+        recommendation = recommend(evaluated, errors, frames["timing"])
+        order = sorted(evaluated, key=lambda row: _order(row, recommendation.ranking))
         parts.append(_summary_table(ranking.group_title(group), order, style.not_run(rows), criterion))
-        parts.append(Text(_verdict(methods, alone, int(rows[0]["points"])) + "\n"))
+        parts.append(Text(recommendation.sentence(criterion.recall_label) + "\n"))
     return Group(*parts)
 
 
-def _standing(row: dict[Hashable, Any]) -> recommendation.Standing:
-    names = ("recall", "recall_low", "recall_high", "time_ms_median")
-    return recommendation.Standing(str(row["method"]), int(row["problems"]), *(float(row[name]) for name in names))
-
-
-def _verdict(methods: list[recommendation.Standing], alone: dict[tuple[str, int], float], points: int) -> str:
-    """Return the advice by the times of methods timed alone at this number of points, else by those in the table."""
-    timed = [s._replace(ms=alone.get((s.method, points), math.nan)) for s in methods]
-    if all(math.isnan(s.ms) for s in timed):
-        return recommendation.advice(recommendation.ranked(methods))
-    return recommendation.advice(recommendation.ranked(timed), how=", timed alone")
+def _order(row: dict[Hashable, Any], order: ranking.Ranking | None) -> tuple[bool, bool, int, float, str]:
+    """Return the sort key of a row: by the ranking; controls after the others, too few problems last."""
+    ranked = [*order.methods, *order.few] if order else []
+    method, recall = str(row["method"]), float(row["recall"])
+    place = ranked.index(method) if method in ranked else len(ranked)
+    return ranking.below_floor(row), row["kind"] == "control", place, 0.0 if math.isnan(recall) else -recall, method
 
 
 def _new_table(title: str, **settings: Any) -> Table:
@@ -75,7 +71,7 @@ def _summary_table(title: str, rows: list[dict[Hashable, Any]], caption: str, cr
     for head in ("answered", "recall [95 %]", f"{error} ans.", f"{error} med.", "RRE °", "RTE", "ms", "p95 ms"):
         table.add_column(head, justify="right", no_wrap=True)
     for row in rows:
-        dim = "dim" if row["kind"] == "control" else ""
+        dim = "dim" if row["kind"] == "control" or ranking.below_floor(row) else ""
         table.add_row(*(Text(cell, style=dim) for cell in _summary_cells(row, criterion)))
     return table
 
@@ -87,12 +83,15 @@ def _summary_cells(row: dict[Hashable, Any], criterion: Convention) -> list[str]
     names = {f"{criterion.metric}_mean_answered": 3, f"{criterion.metric}_median": 3}
     shown = [*names.items(), ("rre_deg_median", 2), ("rte_median", 3), ("time_ms_median", 1), ("time_ms_p95", 1)]
     numbers = [style.number(row[name], digits) for name, digits in shown]
-    return [_shorten_middle(str(row["method"])), f"{row['answered']}/{row['problems']}", recall, *numbers]
+    return [_name(row), f"{row['answered']}/{row['problems']}", recall, *numbers]
 
 
-def _shorten_middle(name: str) -> str:
-    """Shorten a name in the middle, since variants of a method differ at the end."""
-    return name if len(name) <= NAME else f"{name[: NAME // 2]}…{name[-(NAME - NAME // 2 - 1) :]}"
+def _name(row: dict[Hashable, Any]) -> str:
+    """Shorten a row's name in the middle, since variants of a method differ at the end; its number of problems is kept."""
+    name = str(row["method"])
+    count = ranking.display_name(row)[len(name) :]
+    width = NAME - len(count)
+    return (name if len(name) <= width else f"{name[: width // 2]}…{name[-(width - width // 2 - 1) :]}") + count
 
 
 def comparison_summary(comparison: Comparison, names: tuple[str, str]) -> Group:
@@ -110,7 +109,8 @@ def comparison_summary(comparison: Comparison, names: tuple[str, str]) -> Group:
         f"{names[1]} compared with {names[0]}: {better} better, {worse} worse, "
         f"{tested - better - worse} without significant change"
     )
-    return Group(*tables, *remarks, Text(f"{verdict} (Holm over {tested} tests, α = {ALPHA:g}; times are not tested)"))
+    test = f"Holm over {tested} tests, α = {ALPHA:g}; not tested: times, and fewer than {MIN_SHARED} problems"
+    return Group(*tables, *remarks, Text(f"{verdict} ({test})"))
 
 
 def _comparison_table(quantity: str, changes: list[Change], names: tuple[str, str]) -> Table:
@@ -123,7 +123,7 @@ def _comparison_table(quantity: str, changes: list[Change], names: tuple[str, st
         table.add_column(Text(head), justify="right")
     for c in changes:
         d = c.difference
-        interval = f"{d.mean:+.3g} [{d.low:+.3g}, {d.high:+.3g}]"
+        interval = f"{d.mean:+.3g}" + ("" if math.isnan(d.low) else f" [{d.low:+.3g}, {d.high:+.3g}]")
         p = "–" if math.isnan(c.p) else f"{c.p:.2g}"
         colour = {"better": "green", "worse": "red"}.get(c.verdict, "")
         row = (c.method, c.group, str(c.problems), style.number(c.a), style.number(c.b), interval, p, c.verdict)

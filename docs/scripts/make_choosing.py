@@ -1,48 +1,57 @@
-"""Write the tables of `docs/choosing.md` from the summary of a run: `python -m docs.scripts.make_choosing results/reference`."""
+"""Write the tables of `docs/choosing.md` from the CSVs of a run: `python -m docs.scripts.make_choosing results/reference`."""
 
 from __future__ import annotations
 
-import csv
-import math
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from bench.report import recommendation
+import numpy as np
+import pandas as pd
+
+from bench.evaluation.conventions import DEFAULT
+from bench.report import ranking, style
+from bench.report.recommendation import Recommendation, recommend
+from bench.report.tables import groups_of
 
 PAGE = Path(__file__).resolve().parents[1] / "choosing.md"
 BEGIN, END = "<!-- begin: ", "<!-- end -->"
-Row = dict[str, str]
 
 
-def tables(rows: list[Row], run: str) -> str:
-    """Return a table per data set and condition, sorted by recall, with a recommendation above it."""
-    cells: dict[tuple[str, str, str], dict[str, Row]] = {}
-    for row in rows:
-        if row["kind"] != "control" and row["recall"]:
-            cells.setdefault((row["dataset"], row["condition"], row["points"]), {})[row["method"]] = row
-    most = max(int(row["problems"]) for row in rows)
-    parts = [f"Run `{run}`, {most} problems per group; slow methods have fewer.\n"]
-    return "\n".join(parts + [_table(place, some) for place, some in cells.items()])
+def tables(summary: pd.DataFrame, trials: pd.DataFrame, timing: pd.DataFrame, run: str) -> str:
+    """Return a table per problem group, in the order of the ranking, with the recommendation above it."""
+    parts = [f"Run `{run}`, {summary['problems'].max()} problems per group; slow methods have fewer.\n"]
+    for group in groups_of(summary):
+        shown = ranking.select_group(summary, group)
+        rows = {str(r["method"]): r for r in ranking.display_rows(shown) if r["problems"] and r["kind"] != "control"}
+        errors = ranking.errors_of(ranking.select_group(trials, group), DEFAULT)
+        parts.append(_table(group, rows, recommend(rows.values(), errors, timing)))
+    return "\n".join(parts)
 
 
-def _table(place: tuple[str, str, str], rows: dict[str, Row]) -> str:
-    order = recommendation.ranked([_standing(row) for row in rows.values()])
-    name = f"## {place[0]}, {place[1]}, {place[2]} points\n"
-    head = ["| method | recall (95 %) | RMSE, median | ms, timed alone | problems |", "|---|---|---|---|---|"]
-    lines = [_line(one, rows[one.method]["rmse_median"]) for one in order]
-    return "\n".join([name, f"{recommendation.advice(order, '**{}**'.format)}\n", *head, *lines, ""])
+def _table(group: ranking.GroupKey, rows: dict[str, Mapping[Any, Any]], recommendation: Recommendation) -> str:
+    order = recommendation.ranking
+    how = "timed alone" if recommendation.alone else "during the run"
+    head = [f"| method | recall (95 %) | RMSE, median | ms, {how} | problems |", "|---|---|---|---|---|"]
+    lines = [_line(rows[m], recommendation.ms) for m in [*order.methods, *order.few]] if order else []
+    title = f"## {group[0]}, {group[1]}, {group[2]} points\n"
+    return "\n".join([title, f"{recommendation.sentence(named='**{}**'.format)}\n", *head, *lines, ""])
 
 
-def _standing(row: Row) -> recommendation.Standing:
-    numbers = (float(row[name] or "nan") for name in ("recall", "recall_low", "recall_high", "time_ms_median"))
-    return recommendation.Standing(row["method"], int(row["problems"]), *numbers)
+def _line(row: Mapping[Any, Any], ms: Any) -> str:
+    time = f"{ms[row['method']]:.0f}" if row["method"] in ms else "–"
+    recall = f"{row['recall']:.2f} ({row['recall_low']:.2f}–{row['recall_high']:.2f})"
+    median = f"{row['rmse_median']:.3g}" if np.isfinite(row["rmse_median"]) else style.number(row["rmse_median"])
+    return f"| {ranking.display_name(row)} | {recall} | {median} | {time} | {row['problems']} |"
 
 
-def _line(one: recommendation.Standing, rmse: str) -> str:
-    time = "–" if math.isnan(one.ms) else f"{one.ms:.0f}"
-    median = f"{float(rmse):.3g}" if rmse else "–"
-    recall = f"{one.recall:.2f} ({one.low:.2f}–{one.high:.2f})"
-    return f"| {one.method} | {recall} | {median} | {time} | {one.problems} |"
+def read(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Read summary, trials and times of a run."""
+    summary, trials, timing = (
+        pd.read_csv(folder / f"{name}.csv", low_memory=False) for name in ("summary", "trials", "timing")
+    )
+    return summary, trials, timing
 
 
 def filled(page: str, text: str) -> str:
@@ -52,26 +61,9 @@ def filled(page: str, text: str) -> str:
     return f"{before}{BEGIN}{mark}\n{text}\n{END}{rest.split(END, 1)[1]}"
 
 
-def read(file: Path) -> list[Row]:
-    """Read the rows of a CSV file."""
-    with file.open(newline="") as handle:
-        return list(csv.DictReader(handle))
-
-
-def times_alone(folder: Path) -> dict[tuple[str, str], str]:
-    """Return the median time of the timing phase by method and points; accuracy times were measured beside other processes."""
-    return {
-        (row["method"], row["points"]): row["time_ms_median"]
-        for row in read(folder / "timing.csv")
-        if float(row["angle_low"]) == 0 and float(row["angle_high"]) == 180 and row["phase"] == "timing"
-    }
-
-
 def written(page: str, folder: Path) -> str:
     """Return the page with the tables of a run's folder."""
-    times = times_alone(folder)
-    rows = [r | {"time_ms_median": times.get((r["method"], r["points"]), "")} for r in read(folder / "summary.csv")]
-    return filled(page, tables(rows, folder.name))
+    return filled(page, tables(*read(folder), folder.name))
 
 
 if __name__ == "__main__":

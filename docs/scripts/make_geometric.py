@@ -6,13 +6,15 @@ with more problems is used.
 
 from __future__ import annotations
 
+import csv
 import sys
 from importlib.resources import files
 from pathlib import Path
 
-from docs.scripts.make_choosing import Row, filled, read
+from docs.scripts.make_choosing import filled
 
 PAGE = Path(__file__).resolve().parents[1] / "geometric.md"
+Row = dict[str, str]
 
 
 def tables(rows: list[Row], paper: list[Row]) -> str:
@@ -51,6 +53,12 @@ def recall(row: Row) -> str:
     """Format recall with its interval."""
     low, high = float(row["recall_low"]), float(row["recall_high"])
     return f"{float(row['recall']):.2f} [{low:.2f}, {high:.2f}]"
+
+
+def read(file: Path) -> list[Row]:
+    """Read the rows of a CSV file."""
+    with file.open(newline="") as handle:
+        return list(csv.DictReader(handle))
 
 
 if __name__ == "__main__":

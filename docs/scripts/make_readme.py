@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from bench.report import paper
-from docs.scripts.make_choosing import Row, filled, read, times_alone
+import pandas as pd
+
+from bench.report import paper, ranking
+from bench.report.recommendation import alone
+from docs.scripts.make_choosing import filled, read
 
 PAGE = Path(__file__).resolve().parents[2] / "README.md"
-FEW = 20
-"""Methods with fewer problems come last and are marked with their number of problems."""
 METHODS = (
     "deepgmr_resampled deepgmr deepgmr+icp pca fgr fgr+icp ransac10k+icp ransac10m+icp teaser kiss_matcher "
     "dcp_small prnet_small cpd hgmr fricp icp small_gicp deepgmr_untrained identity"
@@ -20,51 +23,45 @@ HEAD = (
     "| method | noisy: recall [95 %], mean RMSE of answered | paper: RMSE / recall | resampled: recall [95 %], mean RMSE "
     "| ms per pair, 1024 points |\n|---|---|---|---|---|"
 )
+Row = Mapping[Any, Any]
 
 
-def table(summary: list[Row], times: dict[tuple[str, str], str], published: list[Row]) -> str:
-    """Return the table of `METHODS`, sorted by recall on `resampled`, then on `noisy`."""
-    rows = {(row["method"], row["condition"]): row for row in summary}
-    lines = [
-        (_order(*pair), _line(*pair, times.get((name, "1024"), ""), _published(published, name)))
-        for name in METHODS
-        if (pair := (rows[name, "noisy"], rows[name, "resampled"]))
-    ]
-    return "\n".join([HEAD, *(line for _, line in sorted(lines, key=lambda item: item[0]))])
+def table(summary: pd.DataFrame, timing: pd.DataFrame, published: pd.DataFrame) -> str:
+    """Return the table of `METHODS`, sorted by recall on `resampled`, then on `noisy`; small groups come last."""
+    rows = {(row["method"], row["condition"]): row for row in summary.to_dict("records")}
+    pairs = sorted(((rows[m, "noisy"], rows[m, "resampled"]) for m in METHODS), key=lambda pair: _order(*pair))
+    times = alone(timing, "time_ms_median")
+    return "\n".join([HEAD, *(_line(noisy, resampled, times, published) for noisy, resampled in pairs)])
 
 
 def _order(noisy: Row, resampled: Row) -> tuple[bool, float, float, str]:
-    few = int(resampled["problems"]) < FEW
-    return few, -float(resampled["recall"]), -float(noisy["recall"]), noisy["method"]
+    return ranking.below_floor(resampled), -resampled["recall"], -noisy["recall"], noisy["method"]
 
 
-def _line(noisy: Row, resampled: Row, time: str, published: str) -> str:
-    count = int(noisy["problems"])
-    name = f"`{noisy['method']}`" + (f" ({count} problems)" if count < FEW else "")
-    time = f"{float(time):.2g}" if time and float(time) < 1 else f"{float(time):.0f}" if time else "–"
-    return f"| {name} | {_result(noisy)} | {published} | {_result(resampled)} | {time} |"
+def _line(noisy: Row, resampled: Row, times: Mapping[tuple[str, int], float], published: pd.DataFrame) -> str:
+    method = noisy["method"]
+    name = ranking.display_name(noisy).replace(method, f"`{method}`", 1)
+    ms = times.get((method, 1024), float("nan"))
+    time = "–" if ms != ms else f"{ms:.2g}" if ms < 1 else f"{ms:.0f}"
+    return f"| {name} | {_result(noisy)} | {_published(published, method)} | {_result(resampled)} | {time} |"
 
 
 def _result(row: Row) -> str:
-    recall, low, high, rmse = (float(row[c]) for c in ("recall", "recall_low", "recall_high", "rmse_mean_answered"))
-    answered = f" ({row['answered']} answered)" if int(row["answered"]) < int(row["problems"]) else ""
-    return f"{recall:.2f} [{low:.2f}, {high:.2f}], {rmse:.3f}{answered}"
+    interval = f"[{row['recall_low']:.2f}, {row['recall_high']:.2f}]"
+    answered = f" ({row['answered']} answered)" if row["answered"] < row["problems"] else ""
+    return f"{row['recall']:.2f} {interval}, {row['rmse_mean_answered']:.3f}{answered}"
 
 
-def _published(rows: list[Row], method: str) -> str:
-    values = {
-        row["metric"]: f"{float(row['value']):.2f}".lstrip("0")
-        for row in rows
-        if (row["table"], row["dataset"], row["condition"], row["method"])
-        == ("accuracy", "modelnet40", "noisy", method)
-    }
-    return f"{values['rmse']} / {values['recall']}" if values else "–"
+def _published(rows: pd.DataFrame, method: str) -> str:
+    shown = rows[(rows.table == "accuracy") & (rows.dataset == "modelnet40") & (rows.condition == "noisy")]
+    values = shown[shown.method == method].set_index("metric").value
+    return " / ".join(f"{float(values[name]):.2f}".lstrip("0") for name in ("rmse", "recall")) if len(values) else "–"
 
 
 def written(page: str, folder: Path) -> str:
     """Return the page with the table of a run's folder."""
-    published = read(Path(paper.__file__).with_name("paper.csv"))
-    return filled(page, table(read(folder / "summary.csv"), times_alone(folder), published))
+    summary, _, timing = read(folder)
+    return filled(page, table(summary, timing, pd.read_csv(Path(paper.__file__).with_name("paper.csv"))))
 
 
 if __name__ == "__main__":

@@ -304,6 +304,23 @@ def test_faster_of_equal_candidates_wins_and_the_default_is_never_dropped(evalua
     assert tuning.successive_halving(evaluator, ["m", "m[mode=far]"], [(2, 8)], console) == "m"
 
 
+def test_candidate_is_better_only_if_separable_from_the_default(evaluator):
+    def verdict_of(errors):
+        held_out = SimpleNamespace(problems=[0] * 20)
+        held_out.score = lambda text, count: tuning.Score(tuple(errors if text != "m" else [0.2] * count), 1.0)
+        request = SimpleNamespace(method="m", seed=0, catalog=Catalog.of())
+        evaluator.problems = evaluator.problems[:8]
+        return tuning.compare_with_default(request, "icp[trim=0.2]", evaluator, held_out)
+
+    assert (
+        verdict_of([0.1] * 20)["verdict"]
+        == "better than the default on held-out objects: 0.1000, not 0.2000 (p 0.0002)"
+    )
+    luck = verdict_of([0.0] + [0.2] * 19)
+    assert luck["verdict"] == "kept, but not separable from the default on held-out objects: 0.1900, not 0.2000 (p 1)"
+    assert luck["values"] == {"trim": 0.2}
+
+
 def test_candidate_worse_on_held_out_objects_is_not_kept(evaluator):
     held_out = SimpleNamespace(problems=[0] * 20)
     held_out.score = lambda text, count: tuning.Score((0.2 if text == "m" else 0.4,) * count, 1.0)

@@ -117,6 +117,16 @@ def test_a_click_on_a_head_sorts(opened):
     assert head.find_element("xpath", "ancestor::th").get_attribute("aria-sort") == "descending"
 
 
+def test_methods_with_few_problems_stay_last_whatever_the_order(opened):
+    rows = "[...document.querySelector('#summary table').tBodies[0].rows]"
+    opened.execute_script(f"{rows}[1].classList.add('few')")
+    head = opened.find_elements("css selector", "#summary table .sort")[3]
+    for _ in range(2):
+        opened.execute_script("arguments[0].click()", head)
+        assert opened.execute_script(f"return {rows}.findIndex(r => r.classList.contains('few')) === {rows}.length - 1")
+    opened.execute_script(f"{rows}.forEach(r => r.classList.remove('few'))")
+
+
 def test_heads_are_reached_and_pressed_by_keyboard(opened):
     from selenium.webdriver.common.keys import Keys
 

@@ -56,6 +56,25 @@ def test_differences_are_paired_and_cover_the_truth(stored_run):
             assert d.mean == pytest.approx(change.b - change.a, abs=1e-12)
 
 
+def test_few_problems_are_not_tested_and_in_no_family(stored_run):
+    """Tests of methods on few problems would enlarge the family, and hide a real change."""
+    worse = changed(stored_run, "fgr", "noisy", share=0.12)
+    outcomes = stored_run.outcomes
+    few = outcomes[~((outcomes["method"] != "fgr") & (outcomes["problem"].astype(str).str[-2:] > "05"))]
+    whole, part = (
+        {
+            c.quantity: c
+            for c in compare(a, worse, ("A", "B"), CRITERION).changes
+            if c.method == "fgr" and "noisy" in c.group
+        }
+        for a in (stored_run, dataclasses.replace(stored_run, outcomes=few.reset_index(drop=True)))
+    )
+    assert part["recall@0.2"].p < whole["recall@0.2"].p
+    changes = compare(dataclasses.replace(stored_run, outcomes=few), worse, ("A", "B"), CRITERION).changes
+    assert {c.verdict for c in changes if c.method == "icp"} == {"not tested"}
+    assert all(c.p != c.p for c in changes if c.problems < 20)
+
+
 def test_other_problems_are_refused_with_the_reason(stored_run):
     other = dataclasses.replace(stored_run, run=stored_run.run | {"problem_sets": {"modelnet40/clean/1024": "x"}})
     with pytest.raises(InputError, match=r"A and B: the problems of modelnet40/clean/1024 differ \(other data\)"):

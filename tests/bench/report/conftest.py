@@ -27,7 +27,7 @@ def report(loaded, folder, against=False, data="nowhere"):
 
 @pytest.fixture(scope="module")
 def synthetic():
-    return synthetic_run(n=12, sizes=(256,), methods=FEW, conditions=("noisy",))
+    return synthetic_run(n=24, sizes=(256,), methods=FEW, conditions=("noisy",))
 
 
 @pytest.fixture(scope="module")

@@ -46,6 +46,28 @@ def test_two_reports_of_one_run_are_the_same_bytes(written, synthetic, tmp_path)
             assert one.read_bytes().replace(bytes(written[0]), bytes(tmp_path)) == two.read_bytes(), one.name
 
 
+def test_a_method_on_few_problems_is_last_and_faint_in_every_table(synthetic, tmp_path):
+    problems, outcomes, run = synthetic
+    few = (outcomes["method"] == "deepgmr") & ~outcomes["problem"].str[-2:].isin(["00", "01", "02"])
+    loaded = as_loaded(problems, outcomes[~(few & (outcomes["phase"] == "accuracy"))], run)
+    files = {file.name: file for file in report(loaded, tmp_path, against=True)}
+    page = files["report.html"].read_text()
+    for section in ("summary", "paper", "coverage", "duels", "conventions"):
+        part = page[page.index(f'<section id="{section}">') :].split("</section>")[0]
+        body = part.split("<tbody>")[1].split("</tbody>")[0]
+        rows = [row for row in body.split("<tr")[1:] if "(deepgmr" not in row and ">not run<" not in row]
+        faint = [row.startswith(" class=few>") for row in rows]
+        assert any(faint) and faint == ["deepgmr, n = 3" in row for row in rows] == sorted(faint), section
+        assert not any("best" in row for row, few in zip(rows, faint, strict=True) if few)
+    group = "modelnet40_noisy_1024"
+    assert "deepgmr, n = 3" in files[f"categories_{group}.md"].read_text().splitlines()[2].split("|")[-2]
+    last = {"md": "| deepgmr, n = 3 |", "csv": '"deepgmr, n = 3"', "tex": "\\textcolor{gray}{deepgmr, n = 3}"}
+    for end, name in last.items():
+        lines = files[f"summary_{group}.{end}"].read_text().splitlines()
+        rows = [line for line in lines if any(m in line for m in ("deepgmr", "fgr+icp", "identity"))]
+        assert len(rows) == 3 and rows[-1].startswith(name)
+
+
 @pytest.mark.parametrize("keep", ["skipped", "accuracy", "one method"])
 def test_runs_with_little_in_them(synthetic, tmp_path, keep):
     problems, outcomes, run = synthetic

@@ -1,8 +1,10 @@
 """Layout of figures."""
 
 import matplotlib
+import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+from bench.evaluation import aggregate
 from bench.evaluation.conventions import CONVENTIONS
 from bench.report import (
     build,
@@ -12,6 +14,7 @@ from bench.report import (
     tables,
 )
 from bench.report.ranking import errors_of, select_group
+from tests.bench.report.one_group import one_group
 from tests.bench.synthetic_run import METHODS
 
 CRITERION = CONVENTIONS["deepgmr"]
@@ -27,7 +30,7 @@ def test_no_label_is_clipped_and_no_legend_covers_axes(frames):
         drawn_figures.append(figures._times_by_points(times, "title"))
         errors = errors_of(select_group(frames["trials"], group), CRITERION)
         table = ranking.category_table(build._with_kind(frames, group), errors, CRITERION)
-        drawn_figures.append(figures._categories(table, "title"))
+        drawn_figures.append(figures._categories(table, "title", {}))
         for figure in drawn_figures:
             _assert_inside(figure)
 
@@ -59,3 +62,35 @@ def _assert_inside(figure):
         assert box.x1 <= figure.bbox.x1 + 1 and box.y0 >= 0
         assert not any(box.overlaps(axes.get_window_extent(renderer)) for axes in figure.axes)
         assert len(legend.get_texts()) == len(METHODS)
+
+
+def test_methods_with_few_problems_are_last_and_faint_in_legends():
+    draw = np.random.default_rng(0)
+    methods = {
+        name: ("global", draw.uniform(0, 0.4, size=n)) for name, n in (("a", 40), ("b", 30), ("few", 2), ("z", 19))
+    }
+    frames = one_group(methods, {})
+    group = frames["summary"], CRITERION, "title"
+    with matplotlib.rc_context(style.RC):
+        drawn = [figures._cdf(frames["cdf"], *group)]
+        bins = aggregate.by_angle(frames["trials"].assign(angle_deg=10.0), [0, 180], CRITERION)
+        drawn.append(figures._by_angle(bins, *group))
+    for figure in drawn:
+        axes = figure.axes[-1]
+        handles, labels = axes.get_legend_handles_labels()
+        few = ["n = " in label for label in labels]
+        assert few == [False, False, True, True]
+        assert {label.split("  ")[-1] for label in labels[2:]} == {
+            "few, n = 2",
+            "z, n = 19",
+        }
+        assert [handle.get_alpha() is not None for handle in handles] == few
+    grey = figures._categories(_categories_of(frames), "title", {"few": "few, n = 2"})
+    assert [tick.get_text() for tick in grey.axes[0].get_xticklabels()] == ["a", "b", "few, n = 2", "z"]
+
+
+def _categories_of(frames):
+    rows = aggregate.per_category(frames["trials"], CRITERION).assign(kind="global")
+    counts = frames["summary"].set_index("method")["distinct_problems"]
+    rows["distinct_problems"] = [counts[m] for m in rows["method"]]
+    return ranking.category_table(rows, errors_of(frames["trials"], CRITERION), CRITERION)

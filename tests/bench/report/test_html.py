@@ -26,7 +26,7 @@ def test_the_page_is_self_contained_and_escapes_names(written):
 def test_the_page_contains_headlines_weights_and_digests(written, synthetic):
     page, run = written[1][0].read_text(), synthetic[2]
     for text in (
-        "highest recall@0.2",
+        "the best recall@0.2",
         "shapes40.safetensors",
         "has 512 fixed points",
         "pip install absent",

@@ -6,6 +6,7 @@ from bench.report import (
     tables,
 )
 from bench.report.ranking import errors_of, select_group
+from bench.report.recommendation import recommend
 from tests.bench.synthetic_run import HOSTILE, as_loaded
 
 CRITERION = CONVENTIONS["deepgmr"]
@@ -17,7 +18,8 @@ FEW = ("deepgmr", "fgr+icp", "identity", HOSTILE)
 def test_headlines_count_failures(frames):
     for group in tables.groups_of(frames["summary"]):
         rows = tables.group_records(frames["summary"], group)
-        line = tables.headline(group, rows, errors_of(select_group(frames["trials"], group), CRITERION), CRITERION)
+        errors = errors_of(select_group(frames["trials"], group), CRITERION)
+        line = tables.headline(group, rows, recommend(rows, errors, frames["timing"]), CRITERION)
         lost = sum(int(r["problems"] - r["answered"]) for r in rows)
         assert f"{lost} of {sum(int(r['problems']) for r in rows)} problems were not answered" in line
 

@@ -1,70 +1,172 @@
-"""The summary on the terminal."""
+"""The summary on the terminal, and that the report says the same."""
 
+import dataclasses
 import io
 
 import numpy as np
-import pandas as pd
+import pytest
 from rich.console import Console
 
 from bench.evaluation.conventions import CONVENTIONS
 from bench.report import (
     terminal_summary,
 )
+from bench.report.interactive import cdf, pareto
+from bench.report.ranking import duels, errors_of, select_group
+from bench.report.recommendation import recommend
+from bench.report.tables import duel_table, group_records, headline, summary_table
+from tests.bench.report.one_group import one_group
 
 CRITERION = CONVENTIONS["deepgmr"]
 
 
+def _lines(frames):
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(terminal_summary(frames, CRITERION))
+    return console.export_text().splitlines()
+
+
 def test_the_terminal_table_fits_and_takes_names_as_text(frames):
     long = {"teaser": "[bold]a_method_with_a_very_very_long_name[/bold]"}
-    summary = frames["summary"].assign(method=frames["summary"]["method"].replace(long))
-    console = Console(width=100, record=True, file=io.StringIO())
-    console.print(terminal_summary(summary, frames["timing"], CRITERION))
-    lines = console.export_text().splitlines()
-    assert max(map(len, lines)) <= 100
+    renamed = {
+        name: frames[name].assign(method=frames[name]["method"].astype(str).replace(long))
+        for name in ("summary", "trials", "timing")
+    }
+    lines = _lines(renamed)
+    table = [line for line in lines if not line.startswith(("Tied", "Best", "Recommended"))]
+    assert max(map(len, table)) <= 100
     assert any(" [bold]a_m…e[/bold] " in line for line in lines)  # cut in the middle
     assert any(" <script>a…/script> " in line for line in lines)
     assert sum("oracle" in line for line in lines) == 3
     assert any("1.00 [0.91,1.00]" in line for line in lines)
 
 
-def _printed(rows, timed=()):
-    """The terminal's lines of rows (method, kind, problems, recall, ms), and of times (method, ms) alone."""
-    names = "method kind problems recall time_ms_median".split()
-    summary = pd.DataFrame(rows, columns=names).assign(dataset="d", condition="noisy", points=64)
-    summary = summary.assign(recall_low=summary["recall"] - 0.1, recall_high=summary["recall"] + 0.1)
-    others = ["rmse_mean_answered", "rmse_median", "rre_deg_median", "rte_median", "time_ms_p95"]
-    summary = summary.assign(answered=summary["problems"], **dict.fromkeys(others, 1.0))
-    timing = pd.DataFrame(timed, columns=["method", "time_ms_median"]).assign(points=64, angle_low=0, angle_high=180)
-    timing = timing.assign(phase="timing")
-    console = Console(width=100, record=True, file=io.StringIO())
-    console.print(terminal_summary(summary, timing, CRITERION))
-    return [" ".join(line.split()) for line in console.export_text().splitlines() if line.strip()]
+def _printed(methods, ms, timed=None):
+    """The terminal's lines of one group, without spaces."""
+    return [" ".join(line.split()) for line in _lines(one_group(methods, ms, timed)) if line.strip()]
+
+
+def _hits(count, problems=40):
+    return np.where(np.arange(problems) < count, 0.1, 0.9)
+
+
+METHODS = {
+    "truth": ("control", _hits(40)),
+    "poor": ("local", _hits(12)),
+    "few": ("global", _hits(4, 4)),
+    "near": ("local", _hits(35)),
+    "best": ("learned", _hits(36)),
+}
+MS = {"truth": 1.0, "poor": 1.0, "few": 900.0, "near": 30.0, "best": 50.0}
+
+
+def _sentence(lines):
+    return " ".join(lines[next(i for i, line in enumerate(lines) if line.startswith(("Tied", "Best", "No "))) :])
 
 
 def test_the_terminal_sorts_by_recall_and_gives_advice():
-    rows = [
-        ("truth", "control", 40, 1.0, 1.0),
-        ("poor", "local", 40, 0.3, 1.0),
-        ("few", "global", 4, 1.0, 900.0),
-        ("near", "local", 40, 0.8, 30.0),
-        ("best", "learned", 40, 0.9, 50.0),
-        ("absent", "global", 0, np.nan, np.nan),
-    ]
-    lines = _printed(rows)
-    assert [line.split()[0] for line in lines[3:8]] == ["best", "near", "poor", "few", "truth"]
-    assert lines[8].startswith("Not run: absent")
-    assert lines[9] == "Best recall: best (0.90). Fastest whose interval overlaps: near (30 ms)."
-    verdict = _printed(rows, [("best", 7.0), ("near", 9.0)])[9]
-    assert verdict == "Best recall: best (0.90). None whose interval overlaps is faster."
-    verdict = _printed(rows, [("best", 7.0), ("near", 0.25)])[9]
-    assert verdict.endswith("overlaps: near (0.2 ms, timed alone).")
+    lines = _printed(METHODS, MS)
+    assert [line.split()[0] for line in lines[3:8]] == ["best", "near", "poor", "truth", "few,"]
+    assert lines[7].startswith("few, n = 4 4/4 1.00")
+    ties = "Tied for the best recall@0.2: best 0.90, near 0.88 (2 methods)."
+    assert _sentence(lines) == f"{ties} Recommended: near (30 ms), the fastest of them."
+    alone = _sentence(_printed(METHODS, MS, {"best": 7.0, "near": 9.0}))
+    assert alone == f"{ties} Recommended: best (7 ms, timed alone), the fastest of them."
+    assert "near (0.2 ms, timed alone)" in _sentence(_printed(METHODS, MS, {"best": 7.0, "near": 0.25}))
+
+
+def test_a_winner_is_named_with_its_significance():
+    won = _sentence(_printed({"a": ("global", _hits(40)), "b": ("global", _hits(20))}, {"a": 9.0, "b": 1.0}))
+    assert won == "Best recall@0.2: a 1.00, higher than that of every other method (p = 2e-06)."
+
+
+def test_a_faster_method_that_loses_a_single_test_is_not_recommended():
+    best = np.full(60, 0.1)
+    others = {f"m{i}": ("global", np.roll(np.where(np.arange(60) < 6, 0.9, 0.1), 6 * i)) for i in range(4)}
+    text = _sentence(
+        _printed({"a": ("global", best)} | others, {"a": 50.0, "m0": 9.0, "m1": 99.0, "m2": 99.0, "m3": 99.0})
+    )
+    assert "(5 methods)" in text and "Recommended: a (50 ms)" in text and "(faster, but worse in one: m0)." in text
 
 
 def test_a_method_that_never_succeeds_is_no_choice():
-    assert "No method succeeds." in _printed([("a", "local", 2, 0.0, 1.0)])
-    lines = _printed([("a", "local", 2, 0.05, 9.0), ("never", "local", 2, 0.0, 1.0)])
-    assert "Best recall: a (0.05). None whose interval overlaps is faster." in lines
+    assert "No method succeeds." in _printed({"a": ("local", _hits(0))}, {"a": 1.0})
+    lines = _printed({"a": ("local", _hits(2)), "never": ("local", _hits(0))}, {"a": 9.0, "never": 10.0})
+    assert "the fastest of them" in _sentence(lines) and "Recommended: a (9 ms)" in _sentence(lines)
+
+
+def test_nothing_is_ranked_on_few_problems():
+    lines = _printed({"a": ("local", _hits(2, 3)), "b": ("local", _hits(0, 3))}, {"a": 9.0, "b": 1.0})
+    assert "No method was run on 20 problems or more: none is ranked." in lines
+    assert any(line.startswith("a, n = 3 3/3 0.67") for line in lines)
 
 
 def test_without_a_recall_there_is_no_verdict():
-    assert not any("recall:" in line for line in _printed([("a", "local", 40, np.nan, 1.0)]))
+    no_limits = dataclasses.replace(CRITERION, limits=())
+    lines = _lines(one_group({"a": ("local", _hits(20))}, {"a": 1.0}, criterion=no_limits))
+    assert not any(word in line for line in lines for word in ("recall@", "Best", "Tied"))
+
+
+def _random(seed):
+    draw = np.random.default_rng(seed)
+    methods, ms = {}, {}
+    for m in range(int(draw.integers(2, 7))):
+        n = int(draw.choice([2, 12, 25, 60]))
+        methods[f"m{m}"] = ("global", np.where(draw.random(n) < draw.uniform(0.2, 1), 0.1, 0.9))
+        ms[f"m{m}"] = float(draw.lognormal(2, 1))
+    methods["two"] = ("global", np.full(2, 0.01))
+    ms["two"] = 0.1
+    return one_group(methods, ms)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_terminal_and_report_say_the_same_and_leave_two_problems_out(seed):
+    frames = _random(seed)
+    group = ("d", "noisy", 64)
+    rows, errors = group_records(frames["summary"], group), errors_of(select_group(frames["trials"], group), CRITERION)
+    recommendation = recommend(rows, errors, frames["timing"])
+    text = recommendation.sentence(CRITERION.recall_label)
+    assert text in " ".join(" ".join(_lines(frames)).split())
+    assert headline(group, rows, recommendation, CRITERION).startswith(f"d · noisy · 64 points: {text}")
+    assert "two" not in text
+    table = summary_table(group, rows, errors, CRITERION, {})
+    bold = [row[0].text for row in table.rows if any(cell.bold for cell in row)]
+    assert not any("n = " in name for name in bold)
+    faint = [row[0].faint for row in table.rows]
+    assert faint == sorted(faint) and "two, n = 2" in {row[0].text for row in table.rows if row[0].faint}
+    assert all(("n = " in row[0].text) == row[0].faint == row[3].faint for row in table.rows)
+    if recommendation.ranking.winner:
+        assert [row[0].text for row in table.rows if row[3].bold] == [recommendation.ranking.winner]
+        assert recommendation.ranking.winner in text and "higher than" in text
+    else:
+        assert not any(row[3].bold for row in table.rows)
+    chart = pareto(rows, recommendation)
+    front, points = chart["data"][0], {trace["name"]: trace for trace in chart["data"][1:]}
+    assert points["two, n = 2"]["opacity"] < 1 and (points["two, n = 2"]["x"][0] not in front["x"])
+    legend = [trace["name"] for trace in cdf(frames["cdf"], rows, CRITERION)["data"]]
+    assert ["n = " in name for name in legend] == sorted("n = " in name for name in legend)
+    for row in duel_table(group, duels(errors), rows).rows:
+        assert all(np.isnan(cell.value) and not cell.bold for cell in row[1:]) or not row[0].faint
+
+
+def test_error_bars_point_from_the_recall_to_the_ends_of_its_interval():
+    frames = one_group({"a": ("global", _hits(36)), "b": ("global", _hits(3))}, {"a": 1.0, "b": 2.0})
+    rows = group_records(frames["summary"], ("d", "noisy", 64))
+    errors = errors_of(frames["trials"], CRITERION)
+    for trace, row in zip(pareto(rows, recommend(rows, errors, frames["timing"]))["data"][1:], rows, strict=True):
+        up, down = trace["error_y"]["array"][0], trace["error_y"]["arrayminus"][0]
+        assert trace["y"][0] + up == pytest.approx(row["recall_high"], abs=1e-4)
+        assert trace["y"][0] - down == pytest.approx(row["recall_low"], abs=1e-4)
+        assert (up < down) == (row["recall"] > 0.5)  # an interval of a high share reaches further down
+
+
+def test_a_mean_of_few_problems_is_shown_without_an_interval():
+    frames = one_group({"a": ("global", np.linspace(0.1, 0.2, 9)), "b": ("global", np.linspace(0.1, 0.2, 10))}, {})
+    summary = frames["summary"].set_index("method")
+    assert np.isnan(summary.loc["a", ["rmse_mean_low", "rmse_mean_high"]].astype(float)).all()
+    assert summary.loc["b", "rmse_mean_low"] < 0.15 < summary.loc["b", "rmse_mean_high"]
+    group = ("d", "noisy", 64)
+    rows = group_records(frames["summary"], group)
+    table = summary_table(group, rows, errors_of(frames["trials"], CRITERION), CRITERION, {})
+    shown = {row[0].text: row[4].text for row in table.rows}
+    assert shown["a, n = 9"] == "0.150" and shown["b, n = 10"].startswith("0.150 [0.1")
