@@ -5,21 +5,22 @@
     python -m performance.make_pair_calibration fit CACHE
     python -m performance.make_pair_calibration test CACHE
 
-`collect` registers the pairs of the sets below by the methods below and stores the poses in CACHE, one JSON a
-pair; a second call continues. DATA holds the real data. `evidence` computes the evidence for the best pose of each pair.
-`fit` writes `bench/pair/calibration.toml` from the sets for calibration. `test` prints calibration error, precision and recall
-of the grades on the others. No object, scan or fragment is in sets of both kinds.
+`collect` registers the pairs of the sets below by the methods below and stores the poses in CACHE, one JSON a pair; a second
+call continues. DATA holds the real data. `evidence` computes the evidence for the best pose of each pair; delete its files
+after a change of the evidence. `fit` writes `bench/pair/calibration.toml` from the sets for calibration. `test` prints
+calibration error, precision and recall of the grades on the others. No object, scan or fragment is in sets of both kinds.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,8 @@ from bench.isolation.process import MethodProcess
 from bench.isolation.protocol import Limits, MethodSetup
 from bench.pair.clouds import Scans, open_scans
 from bench.pair.families import family
-from bench.pair.grade import Calibration, Evidence, Feature, calibration
+from bench.pair.freedom import Freedom, Motion
+from bench.pair.grade import CONSENSUS, Calibration, Evidence, Feature, calibration, judge
 from bench.pair.register import Registration, defaults, register, select_methods
 from bench.pair.result import assess
 from datasets.problems import Problem, ProblemKey, make_problem
@@ -48,8 +50,14 @@ METHODS = (
 """Methods: of the families that find right poses of scans the fast ones, and one local method."""
 TIMEOUT_S = 20.0
 ALL_POINTS = 10**7
-PENALTY = 1.0
-CONSENSUS_FROM, NONE_BELOW = 0.9, 0.1
+PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0)
+"""Quadratic penalties of the weights to choose from, by cross-validation on the calibration pairs."""
+FOLDS = 5
+SIGNS = {"rivals": -1, "residual": -1}
+"""Signs of the weights, +1 for the other features: more evidence never makes a pose less probable."""
+PRECISION = 0.98
+"""Least share of right poses among the calibration pairs called consensus, which determines the least probability."""
+NONE_BELOW = 0.1
 BINS = 10
 LEAST_OVERLAP = 0.4
 FILE = Path(__file__).resolve().parents[1] / "bench" / "pair" / "calibration.toml"
@@ -80,7 +88,7 @@ LOW, HIGH = r"(\d|[12]\d)", r"([3-5]\d)"
 SETS = {
     "objects": PairSource("shapes40", "resampled", 20, True, "train"),
     "views": PairSource("shapes40", "partial", 60, True, "train"),
-    "kitchen_low": PairSource("fragments", "real", 40, True, chosen=rf"{KITCHEN}/{LOW}-{LOW}"),
+    "kitchen_low": PairSource("fragments", "real", 100, True, chosen=rf"{KITCHEN}/{LOW}-{LOW}"),
     "bunny": PairSource("stanford[min_overlap=0]", "real", 45, False),
     "hotel": PairSource("fragments", "real", 30, False, chosen=rf"{HOTEL}/.*"),
     "kitchen_high": PairSource("fragments", "real", 30, False, chosen=rf"{KITCHEN}/{HIGH}-{HIGH}"),
@@ -152,6 +160,10 @@ def _collect_pair(name: str, problem: Problem, cache: Path, processes: list[Meth
     print(f"{time.perf_counter() - start:6.1f} s  {name} {problem.tags['object']}  {slow}", flush=True)
 
 
+CLOSED = Freedom((), math.nan, math.nan)
+OPEN = Freedom((Motion(np.eye(3)[0], None),), 0.0, math.nan)
+
+
 @dataclass(frozen=True)
 class Row:
     """Evidence for the best pose of a pair, and whether it is right: within `Scans.alike` of the true pose."""
@@ -164,10 +176,12 @@ class Row:
 
 
 def evaluate_all(cache: Path) -> None:
-    """Compute the evidence of every stored pair and write `evidence.json` beside its poses."""
+    """Compute the evidence of every stored pair that has none, and write `evidence.json` beside its poses."""
     registry = MethodRegistry()
     for file in sorted(cache.glob("*/*/poses.json")):
         stored, folder = json.loads(file.read_text()), file.parent
+        if (folder / "evidence.json").exists():
+            continue
         scans = open_scans((folder / "source.npy", folder / "target.npy"), POINTS, 1.0)
         posed = [r for row in stored["methods"] if (r := _registration(row, registry)).pose is not None]
         group, evidence = assess(scans, posed)[2:]
@@ -198,23 +212,55 @@ def rows_of(cache: Path, calibrates: bool) -> list[Row]:
     return [Row(**{**row, "evidence": Evidence(**row["evidence"])}) for row in stored]
 
 
-def fit(rows: Sequence[Row]) -> Calibration:
-    """Fit the logistic model with a quadratic penalty on the weights of the standardised features."""
+def design(rows: Sequence[Row]) -> tuple[list[str], Array, Array]:
+    """Return the names of the features, their values (N, F), and whether the poses are right (N,)."""
     names = [f.name for f in fields(Evidence)]
     X = np.array([[getattr(row.evidence, name) for name in names] for row in rows])
-    y = np.array([row.right for row in rows], dtype=float)
+    return names, X, np.array([row.right for row in rows], dtype=float)
+
+
+def fit(rows: Sequence[Row], penalty: float) -> Calibration:
+    """Fit the logistic model with a quadratic penalty on the weights of the standardised features, whose signs are fixed."""
+    names, X, y = design(rows)
     mean, scale = X.mean(axis=0), np.maximum(X.std(axis=0), 1e-6)
     Z = np.column_stack([(X - mean) / scale, np.ones(len(X))])
 
     def loss(w: Array) -> tuple[float, Array]:
         odds = Z @ w
-        penalty = np.r_[np.full(len(names), PENALTY), 0.0] * w
-        value = np.logaddexp(0, odds).sum() - y @ odds + 0.5 * penalty @ w
-        return float(value), Z.T @ (1 / (1 + np.exp(-odds)) - y) + penalty
+        slope = np.r_[np.full(len(names), penalty), 0.0] * w
+        value = np.logaddexp(0, odds).sum() - y @ odds + 0.5 * slope @ w
+        return float(value), Z.T @ (1 / (1 + np.exp(-odds)) - y) + slope
 
-    w = minimize(loss, np.zeros(Z.shape[1]), jac=True, method="L-BFGS-B").x
+    bounds = [(None, 0.0) if SIGNS.get(name, 1) < 0 else (0.0, None) for name in names] + [(None, None)]
+    w = minimize(loss, np.zeros(Z.shape[1]), jac=True, method="L-BFGS-B", bounds=bounds).x
     model = {n: Feature(float(m), float(s), float(v)) for n, m, s, v in zip(names, mean, scale, w, strict=False)}
-    return Calibration(float(w[-1]), model, CONSENSUS_FROM, NONE_BELOW)
+    return Calibration(float(w[-1]), model, 1.0, NONE_BELOW)
+
+
+def calibrate(rows: Sequence[Row]) -> Calibration:
+    """Fit with the penalty of the smallest cross-validated loss, and choose the least probability of a consensus."""
+    folds = np.arange(len(rows)) % FOLDS
+
+    def loss(penalty: float) -> float:
+        total = 0.0
+        for fold in range(FOLDS):
+            model = fit([r for r, f in zip(rows, folds, strict=True) if f != fold], penalty)
+            held_out = [r for r, f in zip(rows, folds, strict=True) if f == fold]
+            total -= sum(math.log(p if r.right else 1 - p) for r in held_out for p in [model.probability(r.evidence)])
+        return total
+
+    model = fit(rows, min(PENALTIES, key=loss))
+    for least in np.arange(0.5, 1.0, 0.01):
+        graded = replace(model, consensus=round(float(least), 2))
+        called = [row.right for row in rows if is_consensus(row, graded)]
+        if called and np.mean(called) >= PRECISION:
+            return graded
+    raise SystemExit("no probability gives the required precision; collect more pairs")
+
+
+def is_consensus(row: Row, model: Calibration) -> bool:
+    """Return whether the grade is a consensus."""
+    return judge(row.evidence, OPEN if row.is_open else CLOSED, model).name == CONSENSUS
 
 
 def write(model: Calibration, rows: Sequence[Row]) -> None:
@@ -244,7 +290,7 @@ def report(rows: Sequence[Row], model: Calibration) -> None:
         some = [row for row in rows if name in (row.set, "all")]
         p = np.array([model.probability(row.evidence) for row in some])
         right, overlap = np.array([row.right for row in some]), np.array([row.overlap for row in some])
-        agreed = np.array([r.evidence.witnesses >= 2 and not r.is_open for r in some]) & (p >= model.consensus)
+        agreed = np.array([is_consensus(row, model) for row in some])
         known = right & (overlap >= LEAST_OVERLAP)
         print(
             f"{name:13} pairs {len(some):3}  right {right.sum():3}  calibration error {calibration_error(p, right):.3f}  "
@@ -262,7 +308,7 @@ def main(command: str, cache: str, *rest: str) -> None:
         evaluate_all(folder)
     elif command == "fit":
         rows = rows_of(folder, calibrates=True)
-        write(model := fit(rows), rows)
+        write(model := calibrate(rows), rows)
         report(rows, model)
     elif command == "test":
         report(rows_of(folder, calibrates=False), calibration())

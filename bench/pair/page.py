@@ -80,7 +80,7 @@ def pose_title(result: PairResult) -> str:
     """Return the caption of the candidate's matrix; empty without poses."""
     if result.candidate is None:
         return ""
-    return f"pose of {result.candidate.method} (T_target_source, grade {result.grade.name})"
+    return f"Pose of {result.candidate.method} (T_target_source, grade {result.grade.name})"
 
 
 def _matrix(result: PairResult) -> list[list[str]]:

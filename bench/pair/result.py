@@ -87,7 +87,8 @@ class PairResult:
         fit, name = self.fits[self.consensus.best], self.candidate.method
         open_motions = f" In the target's frame, {text}." if (text := self.grade.freedom.sentence()) else ""
         overlap = f"overlap {fit.share:.0%} of the source and {fit.target_share:.0%} of the target"
-        probability = f"probability that it is right: {self.grade.probability:.0%}"
+        apart = ", apart from the motions below" if open_motions else ""
+        probability = f"probability that it is right{apart}: {self.grade.probability:.0%}"
         if self.grade.name == CONSENSUS:
             return (
                 f"Grade: consensus. {self.consensus.witnesses} independent families of methods agree ({members}). "
