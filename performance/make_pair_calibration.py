@@ -51,8 +51,7 @@ METHODS = (
 TIMEOUT_S = 20.0
 ALL_POINTS = 10**7
 PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0)
-"""Quadratic penalties of the weights to choose from, by cross-validation on the calibration pairs."""
-FOLDS = 5
+"""Quadratic penalties of the weights to choose from, by leave-one-out validation on the calibration pairs."""
 SIGNS = {"rivals": -1, "residual": -1}
 """Signs of the weights, +1 for the other features: more evidence never makes a pose less probable."""
 PRECISION = 0.98
@@ -238,15 +237,13 @@ def fit(rows: Sequence[Row], penalty: float) -> Calibration:
 
 
 def calibrate(rows: Sequence[Row]) -> Calibration:
-    """Fit with the penalty of the smallest cross-validated loss, and choose the least probability of a consensus."""
-    folds = np.arange(len(rows)) % FOLDS
+    """Fit with the penalty of the smallest leave-one-out loss, and choose the least probability of a consensus."""
 
     def loss(penalty: float) -> float:
         total = 0.0
-        for fold in range(FOLDS):
-            model = fit([r for r, f in zip(rows, folds, strict=True) if f != fold], penalty)
-            held_out = [r for r, f in zip(rows, folds, strict=True) if f == fold]
-            total -= sum(math.log(p if r.right else 1 - p) for r in held_out for p in [model.probability(r.evidence)])
+        for i, row in enumerate(rows):
+            p = fit([*rows[:i], *rows[i + 1 :]], penalty).probability(row.evidence)
+            total -= math.log(p if row.right else 1 - p)
         return total
 
     model = fit(rows, min(PENALTIES, key=loss))
