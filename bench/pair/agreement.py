@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bench.evaluation import metrics
-from common import specs
+from bench.pair.families import START
+from common.rigid import inverse
 from datasets.poses import move
 
 Array = NDArray[np.float64]
+
+
+TRIM = 0.4
+"""Share of each cloud's points, the nearest to the other cloud, whose distances are the trimmed residual."""
 
 
 @dataclass(frozen=True)
@@ -20,23 +27,45 @@ class Fit:
 
     Attributes:
         share: share of source points with a target point nearby, 0 to 1.
-        residual: median distance of these points to the nearest target point; NaN without such points.
+        target_share: share of target points with a source point nearby.
+        residual: median distance of the source points with a target point nearby to the nearest one; NaN without such points.
+        trimmed: two-way trimmed residual: mean over both directions of the mean distance of the nearest `TRIM` of the points.
     """
 
     share: float
+    target_share: float
     residual: float
+    trimmed: float
+
+    @property
+    def overlap(self) -> float:
+        """Mean of the shares of both clouds."""
+        return (self.share + self.target_share) / 2
+
+
+UNKNOWN = Fit(*[float("nan")] * 4)
+"""Fit of a method without a pose."""
 
 
 def fits(poses: Array, source: Array, target: Array, near: float) -> list[Fit]:
     """Compute the fit of poses (K, 4, 4) of source (N, 3) to target (M, 3); `near` is the distance of overlapping points."""
     from scipy.spatial import cKDTree
 
-    tree, results = cKDTree(target), []
+    trees, results = (cKDTree(source), cKDTree(target)), []
     for T in poses:
-        distance = np.asarray(tree.query(move(T, source), distance_upper_bound=near)[0])
-        inside = distance[np.isfinite(distance)]
-        results.append(Fit(len(inside) / len(source), float(np.median(inside)) if len(inside) else float("nan")))
+        forward = np.asarray(trees[1].query(move(T, source))[0])
+        backward = np.asarray(trees[0].query(move(inverse(T), target))[0])
+        inside = forward[forward < near]
+        residual = float(np.median(inside)) if len(inside) else float("nan")
+        trimmed = (_trimmed(forward) + _trimmed(backward)) / 2
+        results.append(Fit(len(inside) / len(source), float((backward < near).mean()), residual, trimmed))
     return results
+
+
+def _trimmed(distance: Array) -> float:
+    """Return the mean of the smallest `TRIM` of distances (N,)."""
+    count = max(1, round(TRIM * len(distance)))
+    return float(np.partition(distance, count - 1)[:count].mean())
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,33 +103,56 @@ class Consensus:
 
     Attributes:
         members: indices of the poses.
-        independent: number of different methods; `a`, `a+b` and `a[x=1]` count as one.
+        witnesses: independent evidence for it, see `witnesses`.
         best: member with the smallest residual among those whose overlap is maximal within `OVERLAP_TOLERANCE`.
     """
 
     members: tuple[int, ...]
-    independent: int
+    witnesses: int
     best: int
 
 
-def consensus(methods: list[str], distance: Array, fits: list[Fit], alike: float) -> Consensus | None:
-    """Return the largest group of poses within the distance `alike` of one of them; None without poses.
+def consensus(families: Sequence[str], distance: Array, fits: Sequence[Fit], alike: float) -> Consensus | None:
+    """Return the strongest group of poses within the distance `alike` of one of them; None without poses.
 
-    Groups are ranked by the number of different methods, then by median overlap.
+    Groups are ranked by their witnesses, then by their largest overlap. Neither depends on how often a family occurs.
+
+    Args:
+        families: family of each of K poses.
+        distance: (K, K), distances between poses.
+        fits: of each pose.
+        alike: distance up to which two poses agree.
     """
-    if not methods:
+    return _strongest(families, distance <= alike, fits, np.ones(len(families), dtype=bool))
+
+
+def rival(
+    families: Sequence[str], distance: Array, fits: Sequence[Fit], alike: float, group: Consensus
+) -> Consensus | None:
+    """Return the strongest group, as by `consensus`, of poses that disagree with every member of a group; None without any."""
+    return _strongest(families, distance <= alike, fits, (distance[list(group.members)] > alike).all(axis=0))
+
+
+def _strongest(families: Sequence[str], alike: Any, fits: Sequence[Fit], allowed: Any) -> Consensus | None:
+    """Return the strongest neighbourhood (rows of the boolean (K, K) `alike`) among the allowed poses (K,)."""
+    rows = [alike[i] & allowed for i in np.flatnonzero(allowed)]
+    groups = [tuple(int(i) for i in np.flatnonzero(row)) for row in rows]
+    if not groups:
         return None
-    groups = [tuple(int(i) for i in np.flatnonzero(row <= alike)) for row in distance]
-
-    def rank(members: tuple[int, ...]) -> tuple[int, float]:
-        return independent(methods, members), float(np.median([fits[i].share for i in members]))
-
-    members = max(groups, key=rank)
-    largest = max(fits[i].share for i in members)
-    best = min((i for i in members if fits[i].share >= largest - OVERLAP_TOLERANCE), key=lambda i: fits[i].residual)
-    return Consensus(members, independent(methods, members), best)
+    members = max(groups, key=lambda g: (witnesses([families[i] for i in g]), max(fits[i].overlap for i in g)))
+    largest = max(fits[i].overlap for i in members)
+    candidates = [i for i in members if fits[i].overlap >= largest - OVERLAP_TOLERANCE]
+    best = min(candidates, key=lambda i: fits[i].trimmed)
+    return Consensus(members, witnesses([families[i] for i in members]), best)
 
 
-def independent(methods: list[str], members: tuple[int, ...]) -> int:
-    """Count the different base methods of the members."""
-    return len({specs.parse(specs.split_outside(methods[i], "+")[0]).name for i in members})
+def witnesses(families: Iterable[str]) -> int:
+    """Count the independent witnesses among agreeing methods: families that search, or 1 if there is none.
+
+    A method that starts at the identity and agrees with one that searches is no further witness: it refines the pose in which
+    both began, and its agreement shows a local optimum, which the fit measures already.
+
+    >>> witnesses(["methods.fgr.Fgr", "methods.fgr.Fgr", START]), witnesses([START, START])
+    (1, 1)
+    """
+    return max(len(set(families) - {START}), 1)

@@ -117,12 +117,12 @@ def describe_scans(scans: Scans) -> list[str]:
 
 
 def show(result: PairResult, console: Console) -> None:
-    """Print the poses, the best first, the failures, the matrix of agreement if it fits, and the verdict."""
+    """Print the poses, the best first, the failures, the matrix of agreement if it fits, the pose and the verdict."""
     from rich.table import Table
 
     head, *rows = page.table(result)
-    pairs = zip(result.registrations, rows, strict=True)
-    posed = sorted((pair for pair in pairs if pair[0].pose is not None), key=lambda pair: _rank(result, pair[0]))
+    pairs = zip(result.ranked(), rows, strict=True)
+    posed = [pair for pair in pairs if pair[0].pose is not None]
     columns = [i for i in range(len(head)) if head[i] not in ("status", "message") and any(row[i] for _, row in posed)]
     table = Table(box=None)
     for i in columns:
@@ -144,13 +144,8 @@ def show(result: PairResult, console: Console) -> None:
         for i, registration in enumerate(result.posed):
             matrix.add_row(f"{i + 1} {registration.method}", *(number(a, 1) for a in result.agreement.angle_deg[i]))
         console.print(matrix)
-    console.print(result.verdict(), highlight=False, soft_wrap=True)
-
-
-def _rank(result: PairResult, registration: Registration) -> tuple[bool, bool, float]:
-    """Return the sort key of a pose: the best, those that agree with it, the others; by residual."""
-    row = result.row(registration)
-    return registration is not result.best, not row["consensus"], row["residual"]
+    for line in (page.pose_title(result), *page.pose_lines(result), result.verdict()):
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
 def write(result: PairResult, folder: Path, inputs: Sequence[Path], console: Console) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.pair.result import PairResult
+from bench.pair.text import significant
 from bench.report import style
 from datasets.poses import move
 
@@ -71,5 +72,5 @@ def _caption(result: PairResult, method: str) -> str:
     for registration, fit in zip(result.posed, result.fits, strict=True):
         if registration.method == method:
             best = " ★" if registration is result.best else ""
-            return f"{best}\noverlap {fit.share:.0%}, residual {style.number(fit.residual)}"
+            return f"{best}\noverlap {fit.share:.0%}, residual {significant(fit.residual)}"
     return "\n"

@@ -6,6 +6,7 @@ import csv
 import json
 import math
 from collections.abc import Sequence, Set
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,15 @@ from datasets.poses import move
 def write_files(result: PairResult, folder: Path, inputs: Sequence[Path]) -> None:
     """Write `poses.json`, `poses/*.txt`, `table.csv`, `agreement.csv`, and PLYs of the source in the target's frame.
 
-    `aligned.ply` has all points moved by the best pose, `aligned/*.ply` the subsampled points moved by each method's pose.
+    `aligned.ply` has all points moved by the best pose and is written for a consensus only; `aligned/*.ply` have the subsampled
+    points moved by each method's pose.
     Files of an earlier pair in this folder are removed, unless they are inputs now.
     """
     for sub in ("poses", "aligned"):
         (folder / sub).mkdir(parents=True, exist_ok=True)
     _remove_earlier(folder, {file.resolve() for file in inputs})
     (folder / "poses.json").write_text(json.dumps(describe(result), indent=2, ensure_ascii=False) + "\n")
-    _csv(folder / "table.csv", [result.row(a) for a in result.registrations])
+    _csv(folder / "table.csv", [result.row(a) for a in result.ranked()])
     _csv(folder / "agreement.csv", agreement_rows(result))
     for registration in result.posed:
         assert registration.pose is not None
@@ -69,11 +71,17 @@ def describe(result: PairResult) -> dict[str, Any]:
         "alike": scans.alike,
         "notes": scans.notes,
         "verdict": result.verdict(),
+        "grade": result.grade.name,
+        "probability": result.grade.probability,
+        "reasons": list(result.grade.reasons),
+        "open_motions": [str(motion) for motion in result.grade.freedom.motions],
+        "evidence": asdict(result.grade.evidence) if result.grade.evidence else None,
+        "candidate": result.candidate.method if result.candidate else None,
         "best": result.best.method if result.best else None,
         "methods": [
             {k: _plain(v) for k, v in result.row(a).items()}
             | {"T_target_source": None if a.pose is None else a.pose.tolist(), "notes": a.notes}
-            for a in result.registrations
+            for a in result.ranked()
         ],
     }
 

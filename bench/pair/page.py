@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from bench.pair.clouds import guessed_unit
 from bench.pair.figure import GIVEN, SOURCE, TARGET, strided
 from bench.pair.result import PairResult
+from bench.pair.text import significant
 from bench.report.embed import plotly_script, script_json
 from bench.report.style import number
 
@@ -37,6 +38,8 @@ def render(result: PairResult) -> str:
         facts=facts,
         notes=scans.notes,
         verdict=result.verdict(),
+        pose_title=pose_title(result),
+        pose=pose_lines(result),
         table=table(result),
         names=[a.method for a in result.posed],
         matrix=_matrix(result),
@@ -46,8 +49,8 @@ def render(result: PairResult) -> str:
 
 
 def table(result: PairResult) -> list[list[str]]:
-    """Return head and rows of the table, as text."""
-    rows = [result.row(a) for a in result.registrations]
+    """Return head and rows of the table, as text, the best first."""
+    rows = [result.row(a) for a in result.ranked()]
     heads = {"method": "method", "status": "status", "time_ms": "ms", "overlap": "overlap", "residual": "residual"}
     heads |= {"rre_deg": "error °", "shift": "error shift", "rmse": "error rmse"} if result.errors else {}
     heads |= {"consensus": "agrees", "confidence": "reported confidence", "message": "message"}
@@ -59,7 +62,25 @@ def _text(name: str, value: Any) -> str:
         return "yes" if value else ""
     if name == "overlap":
         return "–" if value != value else f"{value:.0%}"
+    if name == "residual":
+        return significant(value)
     return number(value) if isinstance(value, float) else str(value)
+
+
+def pose_lines(result: PairResult) -> list[str]:
+    """Return the rows of the candidate's matrix T_target_source as text in aligned columns; empty without poses."""
+    if result.candidate is None or result.candidate.pose is None:
+        return []
+    cells = [[f"{value + 0.0:.6f}" for value in row] for row in result.candidate.pose]
+    width = max(len(cell) for row in cells for cell in row)
+    return ["  ".join(cell.rjust(width) for cell in row) for row in cells]
+
+
+def pose_title(result: PairResult) -> str:
+    """Return the caption of the candidate's matrix; empty without poses."""
+    if result.candidate is None:
+        return ""
+    return f"Pose of {result.candidate.method} (T_target_source, grade {result.grade.name})"
 
 
 def _matrix(result: PairResult) -> list[list[str]]:
@@ -82,7 +103,7 @@ def _clouds(result: PairResult) -> dict[str, Any]:
         "start": _centred_pose(result.scans.restored(np.eye(4)), centre, source.mean(axis=0)),
         "poses": poses,
         "given": GIVEN,
-        "best": result.best.method if result.best else None,
+        "shown": result.candidate.method if result.candidate else None,
         "colours": [SOURCE, TARGET],
     }
 

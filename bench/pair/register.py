@@ -15,6 +15,7 @@ from bench.execution.pool_worker import validate_reply
 from bench.isolation.process import MethodProcess
 from bench.isolation.protocol import Limits, MethodSetup
 from bench.pair.clouds import Scans
+from bench.pair.families import family
 from bench.storage.outcome import Status
 from common import specs
 from common.keys import seed_of
@@ -29,10 +30,14 @@ REPORTED = ("confidence", "inliers", "clique", "matches", "converged")
 
 @dataclass(frozen=True)
 class Registration:
-    """Result of one method. The pose maps source into target in the files' frames; None unless the status is ok."""
+    """Result of one method. The pose maps source into target in the files' frames; None unless the status is ok.
+
+    `family` names the methods that count as one witness with it (see `bench.pair.families`).
+    """
 
     method: str
     kind: str
+    family: str
     status: Status
     time_ms: float
     pose: NDArray[np.float64] | None
@@ -80,13 +85,24 @@ def register_all(
     source, target = scans.method_input()
     for method in methods:
         process = MethodProcess(MethodSetup(method, domain, device, threads), limits)
-        seed = seed_of("pair", method.text)
         try:
             if process.start().status == Status.OK:  # warm up: loading of libraries is not timed
-                process.register(source[:: -(-len(source) // WARM_UP)], target[:: -(-len(target) // WARM_UP)], seed)
-            reply = process.register(source, target, seed)
-            pair = validate_reply(reply)[0]
+                few = source[:: -(-len(source) // WARM_UP)], target[:: -(-len(target) // WARM_UP)]
+                process.register(*few, seed_of("pair", method.text))
+            yield register(scans, process)
         finally:
             process.close()
-        pose = None if pair.pose is None else scans.restored(pair.pose)
-        yield Registration(method.text, method.kind, pair.status, reply.time_ms, pose, pair.message, reply.notes)
+
+
+def register(scans: Scans, process: MethodProcess) -> Registration:
+    """Register the scans by the method of a process, which stays open.
+
+    Raises:
+        InputError: invalid input of the method, such as weights of another architecture.
+    """
+    method = process.setup.method
+    reply = process.register(*scans.method_input(), seed_of("pair", method.text))
+    pair = validate_reply(reply)[0]
+    pose = None if pair.pose is None else scans.restored(pair.pose)
+    described = method.text, method.kind, family(method)
+    return Registration(*described, pair.status, reply.time_ms, pose, pair.message, reply.notes)

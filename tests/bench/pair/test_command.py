@@ -7,9 +7,20 @@ import numpy as np
 import pytest
 
 from bench.cli import main
+from bench.pair import figure
 from datasets import formats
+from tests.bench.pair.synthetic_pair import T, shell
 
 PLUGINS = Path(__file__).parents[1] / "plugins"
+
+
+@pytest.fixture
+def surfaces(tmp_path, monkeypatch):
+    """Points of one surface at two poses."""
+    monkeypatch.chdir(tmp_path)
+    np.savetxt("a.xyz", shell())
+    np.savetxt("b.xyz", shell(key=1) @ T[:3, :3].T + T[:3, 3])
+    return tmp_path
 
 
 def call(*arguments, expect=0):
@@ -39,7 +50,9 @@ def test_a_pair_is_registered_compared_and_written(files, capsys):
         "apart",
         "agreement",
         "perhaps",
-        "No two different methods",
+        "fewer than two independent families of methods agree",
+        "aligned.ply is not written",
+        "T_target_source, grade",
     ):
         assert expected in output
     folder = files / "pairs" / "a-b"
@@ -47,16 +60,46 @@ def test_a_pair_is_registered_compared_and_written(files, capsys):
     rows = {row["method"]: row for row in content["methods"]}
     assert [rows[m]["status"] for m in methods] == ["ok", "ok", "ok", "crash", "invalid"]
     assert rows["bad_exit"]["T_target_source"] is None and "exit code 3" in rows["bad_exit"]["message"]
-    assert rows["good+icp"]["rmse"] < 0.1 and rows["good+icp"]["overlap"] > 0.95 and content["best"].startswith("good")
+    assert (
+        rows["good+icp"]["rmse"] < 0.1
+        and rows["good+icp"]["overlap"] > 0.95
+        and content["candidate"].startswith("good")
+    )
+    assert content["best"] is None and content["grade"] != "consensus" and 0 < content["probability"] < 1
+    assert content["methods"][0]["method"] == content["candidate"] and content["methods"][-1]["T_target_source"] is None
     assert rows["identity"]["overlap"] < rows["good+icp"]["overlap"] and rows["good"]["confidence"] == "confidence 0.5"
     pose = np.loadtxt(folder / "poses" / "good-icp.txt")
     np.testing.assert_allclose(pose, rows["good+icp"]["T_target_source"], rtol=1e-9)
-    moved = formats.read(folder / "aligned.ply").points
-    assert len(moved) == 900 and np.abs(moved - formats.read(files / "b.ply").points).max() < 0.5
+    assert not (folder / "aligned.ply").exists()
     html = (folder / "report.html").read_text()
     assert "Plotly.newPlot" in html and "plotly.js v" in html and 'src="' not in html.replace("<script>", "")[:3000]
     assert (folder / "picture.png").read_bytes()[:4] == b"\x89PNG"
     assert len((folder / "agreement.csv").read_text().splitlines()) == 1 + 3
+
+
+def test_a_consensus_is_starred_and_its_whole_cloud_written(surfaces, capsys):
+    call("a.xyz", "b.xyz", "--methods", "good+icp", "pca+icp", "bad_exit", "--points", 400, "--out", "o")
+    output = capsys.readouterr().out
+    content = json.loads((surfaces / "o" / "poses.json").read_text())
+    assert content["grade"] == "consensus" and content["best"] == content["candidate"] and content["reasons"] == []
+    assert "Grade: consensus. 2 independent families" in output and "probability that it is right" in output
+    moved = formats.read(surfaces / "o" / "aligned.ply").points
+    assert len(moved) == 900 and np.abs(moved - (shell() @ T[:3, :3].T + T[:3, 3])).max() < 0.2
+    pose = np.loadtxt(surfaces / "o" / "poses" / f"{content['best'].replace('+', '-')}.txt")
+    html = (surfaces / "o" / "report.html").read_text()
+    for value in pose.ravel()[:12]:  # the matrix is printed and shown
+        assert f"{value:.6f}" in output and f"{value:.6f}" in html
+    call("a.xyz", "b.xyz", "--methods", "good+icp", "bad_exit", "--points", 400, "--out", "o")
+    assert not (surfaces / "o" / "aligned.ply").exists(), "that of the earlier consensus is removed"
+
+
+@pytest.mark.parametrize(("methods", "stars"), [(["good+icp", "pca+icp"], 1), (["good+icp", "identity"], 0)])
+def test_only_a_consensus_has_a_star(surfaces, monkeypatch, methods, stars):
+    captions = []
+    drawn = figure._caption
+    monkeypatch.setattr(figure, "_caption", lambda *args: captions.append(drawn(*args)) or captions[-1])
+    call("a.xyz", "b.xyz", "--methods", *methods, "--points", 400, "--out", "o")
+    assert len(captions) == 3 and sum("★" in caption for caption in captions) == stars
 
 
 def test_a_pair_without_any_pose_is_reported(files, capsys):
