@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 BUDGET_S = 60.0
+"""Seconds that all checks of a method may take, once it is set up."""
 MEMORY_GB = 8.0
 FIXES = {
     Status.CRASH: "find the call that ends the process, and raise NoSolution before it",
@@ -35,11 +36,12 @@ def run(method: MethodSpec, domain: str, console: Console) -> bool:
         raise InputError(f"{method} cannot be checked: {reason}")
     setup = MethodSetup(method, domain)
     process = MethodProcess(setup, Limits(BUDGET_S, MEMORY_GB), server="bench.conformance.server")
-    start, results = time.monotonic(), list[bool]()
+    results = list[bool]()
     try:
         ready = process.start()
         if ready.status != Status.OK:
             raise InputError(f"{method} cannot be checked: {ready.message}")
+        start = time.monotonic()
         for name in CHECKS:
             left = BUDGET_S - (time.monotonic() - start)
             if left <= 0:
