@@ -25,7 +25,11 @@ TESTS = {
     "datasets/problems.py": ["tests/datasets/test_laws.py", "tests/datasets/test_problems.py"],
     "datasets/poses.py": ["tests/datasets/test_laws.py", "tests/datasets/test_problems.py"],
     "bench/storage/database.py": ["tests/bench/storage/test_database.py"],
-    "bench/execution/pool_worker.py": ["tests/bench/execution"],
+    "bench/execution/pool_worker.py": [
+        "tests/bench/execution/test_time_of_calls.py",
+        "tests/bench/execution/test_pool_worker.py",
+        "tests/bench/execution/test_batch.py",
+    ],
     "bench/isolation/process.py": ["tests/bench/execution/test_time_of_calls.py", "tests/bench/isolation"],
     "bench/report/ranking.py": [f"{EVALUATION}/test_shown_statistics.py", "tests/bench/report/test_ranking.py"],
     "methods/icp.py": ["tests/methods/test_parameters.py", "tests/methods/test_icp.py"],
