@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?= --methods all
 
-.PHONY: help bench test lint format docs performance
+.PHONY: help bench test lint format docs performance mutants
 help:   ## list the targets
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*## /	/'
 
@@ -26,6 +26,9 @@ format: .venv/dev.done  ## format the code
 
 performance: .venv/dev.done  ## measure time and memory beside the usual alternatives (half an hour)
 	for script in harness deepgmr training adapters teaser scan_settings memory report shapes40; do $(BIN)/python -m performance.$$script || exit 1; done
+
+mutants: .venv/dev.done  ## put single faults into a copy of the code and print the share that tests catch
+	$(BIN)/python -m performance.mutants
 
 docs: .venv/dev.done  ## build the site into build/site
 	$(BIN)/mkdocs build --strict
