@@ -57,10 +57,30 @@ def summary_table(
     winners = order.winner if order else None, ranking.lowest_error(errors.error, errors.methods)
     heads = ["method", "kind", "answered", f"{criterion.recall_label} [95\u00a0%]"]
     heads += [f"{criterion.label} mean over answered [95\u00a0%]", f"{criterion.label} median"]
-    heads += ["recall sym.", "RMSE sym. mean", "RRE median (°)", "RTE median", "time median (ms)", "p95 (ms)"]
+    heads += [
+        "recall as good",
+        "recall sym.",
+        "RMSE sym. mean",
+        "RRE median (°)",
+        "RTE median",
+        "time median (ms)",
+        "p95 (ms)",
+    ]
     heads += ["seed SD", "problem SD"]
     body = [_summary_row(row, winners, criterion, beside) for row in rows if row["problems"]]
-    return Table(group_title(group), heads, body, caption=style.not_run(rows))
+    caption = " ".join(filter(None, (ceiling_note(rows), style.not_run(rows))))
+    return Table(group_title(group), heads, body, caption=caption)
+
+
+def ceiling_note(rows: list[Row]) -> str:
+    """Describe the ceiling of a group's recall, from the method with most problems; empty if it is unknown."""
+    known = [row for row in rows if row["ceiling_problems"]]
+    if not known:
+        return ""
+    row = max(known, key=lambda row: row["ceiling_problems"])
+    problems = int(row["ceiling_problems"])
+    others = round((1 - row["ceiling"]) * problems)
+    return f"Ceiling {row['ceiling']:.2f}: in {others} of {problems} problems another pose fits as well as the truth."
 
 
 def _summary_row(
@@ -77,6 +97,7 @@ def _summary_row(
         TableCell(recall_text(row), row["recall"], method == winners[0], beside.get((method, "recall"), "")),
         TableCell(mean, row[f"{m}_mean_answered"], method == winners[1], beside.get((method, "rmse"), "")),
         num(row[f"{m}_median"]),
+        num(row["recall_as_good"], 2),
         num(row["recall_symmetric"], 2),
         num(row["rmse_symmetric_mean_answered"]),
         num(row["rre_deg_median"], 2),
@@ -224,7 +245,8 @@ def headline(group: GroupKey, rows: list[Row], errors: Errors, criterion: Conven
     order = ranking.by_recall(errors)
     if order is None:
         return None
-    return f"{group_title(group)}: {_best(order, {str(r['method']): r for r in rows}, criterion)}{_failed(rows)}"
+    best, ceiling = _best(order, {str(r["method"]): r for r in rows}, criterion), ceiling_note(rows)
+    return f"{group_title(group)}: {best}{_failed(rows)}{f' {ceiling}' if ceiling else ''}"
 
 
 def _best(order: Ranking, rows: Mapping[str, Row], criterion: Convention) -> str:
