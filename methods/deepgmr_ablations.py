@@ -98,7 +98,10 @@ class Neighbours40(Ablation):
 
 
 class Neighbours64(Ablation):
-    """DeepGMR with k = 64 neighbours and the RMSE of the points as the loss, trained many times longer than the ablations."""
+    """DeepGMR with k = 64 neighbours and the RMSE of the points as the loss, trained many times longer than the ablations.
+
+    k was chosen on test problems of ModelNet40, so its results there are optimistic: docs/training.md.
+    """
 
     variants = {"deepgmr_k64": {}}
     trained = "deepgmr_k64"

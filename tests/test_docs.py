@@ -173,6 +173,12 @@ def test_the_readmes_method_conforms(tmp_path, capsys):
     assert main.main(["check", "centroid_align", "--plugins", str(tmp_path)]) == 0, capsys.readouterr().out
 
 
+def test_the_code_that_verifies_the_reference_run_works(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    (code,) = blocks(ROOT / "docs" / "verify.md", "python")
+    exec(compile(code, "verify.md", "exec"), {})
+
+
 def shell(line, folder):
     """Give a command as a user in an activated environment does."""
     bin_folder = str(Path(sys.executable).parent)

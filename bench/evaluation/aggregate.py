@@ -181,6 +181,7 @@ def summary_columns(criterion: Convention) -> list[str]:
     names += ["rmse_symmetric_mean_answered", "recall_symmetric", "recall_symmetric_low", "recall_symmetric_high"]
     names += [*FAILURES, "skipped", "peak_mb_max", f"{m}_median_low", f"{m}_median_high"]
     names += [f"{m}_seed_sd", f"{m}_problem_sd", "time_ms_mean", "batch", "gpu_memory_mb_max"]
+    names += ["recall_as_good", "recall_as_good_low", "recall_as_good_high", "ceiling", "ceiling_problems"]
     return list(dict.fromkeys(names))
 
 
@@ -210,6 +211,8 @@ def _summarize(group: pd.DataFrame, criterion: Convention, key: tuple[Any, ...])
         | {status: int(counts.get(status, 0)) for status in (*FAILURES, "skipped")}
         | {"peak_mb_max": evaluated["peak_mb"].max(), "gpu_memory_mb_max": evaluated["gpu_memory_mb"].max()}
         | {"batch": group["batch"].max()}
+        | _recall(evaluated["as_good"], evaluated, "recall_as_good")
+        | _ceiling(evaluated)
     )
 
 
@@ -244,6 +247,12 @@ def _symmetric(evaluated: pd.DataFrame, answered: pd.DataFrame) -> dict[str, flo
     hits = (known["rmse_symmetric"] < limit).astype(float)
     mean = {"rmse_symmetric_mean_answered": answered["rmse_symmetric"].mean()}
     return mean | _recall(hits, known, "recall_symmetric")
+
+
+def _ceiling(evaluated: pd.DataFrame) -> dict[str, float]:
+    """Return the share of problems where no pose far from the truth fits as well, and the number of problems searched."""
+    searched = evaluated.drop_duplicates("problem")["another_fits"].dropna()
+    return {"ceiling": 1 - float(searched.mean()), "ceiling_problems": len(searched)}
 
 
 def per_category(trials: pd.DataFrame, criterion: Convention) -> pd.DataFrame:
@@ -389,11 +398,18 @@ def all_angles(timing: pd.DataFrame) -> pd.Series[bool]:
 
 
 def add_success(loaded: RunData, criterion: Convention, table: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Return `trials` (or the given table) with the convention's `success`, and `rmse_information` if known or needed."""
+    """Return `trials` (or the given table) with the convention's `success`, and `rmse_information` if known or needed.
+
+    `as_good` is known here only for right poses (1) and failures without a pose (0); `another_fits` is not. The report
+    adds the other values, which need the clouds.
+    """
     table = trials(loaded) if table is None else table
     if loaded.information or "rmse_information" in criterion.columns:
         table = add_information_rmse(table, loaded)
-    return table.assign(success=criterion.success(table))
+    success = criterion.success(table)
+    missing = (success == 0) & (table["status"] != "ok").to_numpy()
+    as_good = np.where((success == 1) | missing, success, np.nan)
+    return table.assign(success=success, as_good=as_good, another_fits=np.nan)
 
 
 def tables(loaded: RunData, criterion: Convention, table: pd.DataFrame | None = None) -> dict[str, pd.DataFrame]:

@@ -145,6 +145,7 @@ def _trials_for(loaded: RunData, criterion: Convention, replay: ProblemReplay) -
         InputError: the run lacks data that the convention needs.
     """
     from bench.evaluation import aggregate
+    from bench.report.as_good import add_fits
     from bench.report.replay import chamfer
 
     table = aggregate.trials(loaded)
@@ -156,4 +157,4 @@ def _trials_for(loaded: RunData, criterion: Convention, replay: ProblemReplay) -
         raise InputError(
             f"--convention {criterion.name}: {reasons or 'no problem of the run has gt.info, which it needs'}"
         )
-    return table
+    return add_fits(loaded, replay, table, criterion)

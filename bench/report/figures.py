@@ -95,8 +95,8 @@ CDF_CAPTION = (
     "Share of problems with an error up to the value on the axis; failures count, so a curve may end below 1. "
     "A diamond marks the point where a curve reaches 1. The number in the legend is the recall (at the vertical line, if any). "
     "Thick: learned. Thin: global. Dash-dotted: local. Dashed, half-filled markers: refined. "
-    "Grey dots: controls. Last and faint, with their number n: methods on fewer than "
-    f"{MIN_PROBLEMS} problems, which are not ranked."
+    "Grey dots: controls. Dashed horizontal line: share of problems where no other pose fits as well as the truth. "
+    f"Last and faint, with their number n: methods on fewer than {MIN_PROBLEMS} problems, which are not ranked."
 )
 DENSITY_CAPTION = "Error CDFs by number of points, one panel per method; recall in the legend."
 ANGLE_CAPTION = (
@@ -221,9 +221,20 @@ def _cdf(curves: pd.DataFrame, summary: pd.DataFrame, criterion: Convention, tit
         share = "" if np.isnan(row["recall"]) else f"{row['recall']:.2f}  "
         _curve(axes, curve, criterion.metric, right, {"label": share + label_of(row)} | lines)
     _frame_cdf(axes, criterion, right)
+    _draw_ceiling(axes, summary)
     axes.set_title(title, loc="left")
     place_legend(figure, axes)
     return figure
+
+
+def _draw_ceiling(axes: Axes, summary: pd.DataFrame) -> None:
+    """Draw a dashed line at the share of unambiguous problems, if it is known; of the method with most problems."""
+    known = summary[summary["ceiling_problems"] > 0].sort_values("ceiling_problems", kind="stable")
+    if len(known):
+        ceiling = float(known["ceiling"].iloc[-1])
+        axes.axhline(
+            ceiling, color=style.INK, linewidth=0.9, linestyle="--", alpha=0.6, label=f"{ceiling:.2f}  unambiguous"
+        )
 
 
 def _right_end(curves: pd.DataFrame, criterion: Convention) -> float:
@@ -314,6 +325,7 @@ def _by_angle(bins: pd.DataFrame, summary: pd.DataFrame, criterion: Convention, 
     left.set(ylabel=f"mean {criterion.label} over answered ({criterion.unit})")
     left.set_title(title, loc="left")
     right.set(ylabel="recall (failures count)", ylim=(-0.03, 1.03))
+    _draw_ceiling(right, summary)
     left.set_ylim(bottom=0)
     place_legend(figure, right)
     return figure

@@ -69,10 +69,30 @@ def summary_table(
     winners = order.winner if order else None, ranking.lowest_error(errors)
     heads = ["method", "kind", "answered", f"{criterion.recall_label} [95\u00a0%]"]
     heads += [f"{criterion.label} mean over answered [95\u00a0%]", f"{criterion.label} median"]
-    heads += ["recall sym.", "RMSE sym. mean", "RRE median (°)", "RTE median", "time median (ms)", "p95 (ms)"]
+    heads += [
+        "recall as good",
+        "recall sym.",
+        "RMSE sym. mean",
+        "RRE median (°)",
+        "RTE median",
+        "time median (ms)",
+        "p95 (ms)",
+    ]
     heads += ["seed SD", "problem SD"]
     body = [_summary_row(row, winners, criterion, beside) for row in rows if row["problems"]]
-    return Table(group_title(group), heads, body, caption=style.not_run(rows))
+    caption = " ".join(filter(None, (ceiling_note(rows), style.not_run(rows))))
+    return Table(group_title(group), heads, body, caption=caption)
+
+
+def ceiling_note(rows: list[Row]) -> str:
+    """Describe how many problems of a group have one pose only, from the method with most problems; empty if unknown."""
+    known = [row for row in rows if row["ceiling_problems"]]
+    if not known:
+        return ""
+    row = max(known, key=lambda row: row["ceiling_problems"])
+    problems = int(row["ceiling_problems"])
+    others = round((1 - row["ceiling"]) * problems)
+    return f"In {others} of {problems} problems another pose fits as well as the truth (share of the others: {row['ceiling']:.2f})."
 
 
 def _summary_row(
@@ -89,6 +109,7 @@ def _summary_row(
         TableCell(recall_text(row), row["recall"], method == winners[0], beside.get((method, "recall"), "")),
         TableCell(mean, row[f"{m}_mean_answered"], method == winners[1], beside.get((method, "rmse"), "")),
         num(row[f"{m}_median"]),
+        num(row["recall_as_good"], 2),
         num(row["recall_symmetric"], 2),
         num(row["rmse_symmetric_mean_answered"]),
         num(row["rre_deg_median"], 2),
@@ -250,9 +271,9 @@ def duel_table(group: GroupKey, duels: Mapping[tuple[str, str], Duel], summary: 
 
 
 def headline(group: GroupKey, rows: list[Row], recommendation: Recommendation, criterion: Convention) -> str | None:
-    """Describe a group: the best methods, the recommended one, failures; None if success is undefined."""
-    sentence = recommendation.sentence(criterion.recall_label)
-    return f"{group_title(group)}: {sentence}{_failed(rows)}" if sentence else None
+    """Describe a group: the best methods, the recommended one, failures, ambiguous problems; None if success is undefined."""
+    sentence, ceiling = recommendation.sentence(criterion.recall_label), ceiling_note(rows)
+    return f"{group_title(group)}: {sentence}{_failed(rows)}{f' {ceiling}' if ceiling else ''}" if sentence else None
 
 
 def _failed(rows: list[Row]) -> str:

@@ -1,0 +1,104 @@
+"""Fill the trial columns `as_good` and `another_fits`, which need the clouds; results are kept in the cache folder."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.evaluation import fit
+from bench.evaluation.conventions import DEFAULT, Convention
+from bench.evaluation.fit import Fit
+from bench.evaluation.loader import RunData
+from bench.report.replay import ProblemReplay, poses_of
+from datasets import cache
+from datasets.problems import problem_set_sha256
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CEILING_PROBLEMS = 400
+"""Number of problems of a group, the first ones, that are searched for its ceiling."""
+
+_SETTINGS = (
+    fit.TOLERANCE,
+    fit.FAR,
+    fit.STEPS,
+    fit.KEEP,
+    fit.MAX_POINTS,
+    *(fit.ROTATIONS, fit.CANDIDATES, fit.SEPARATION, fit.CELLS, fit.SEARCH_POINTS),
+)
+
+
+def add_fits(loaded: RunData, replay: ProblemReplay, trials: pd.DataFrame, criterion: Convention) -> pd.DataFrame:
+    """Return trials (of `aggregate.add_success`) with `as_good` of wrong poses and `another_fits`.
+
+    Both stay NaN where the problem's clouds are unavailable. `another_fits` is computed for the default limit of success.
+    """
+    trials = trials.copy()
+    problems = trials["problem"].astype(str).to_numpy()
+    far = dict(criterion.limits).get("rmse", fit.FAR)
+    wrong = np.flatnonzero(((trials["success"] == 0) & (trials["status"] == "ok")).to_numpy())
+    as_good, another = trials["as_good"].to_numpy(copy=True), np.full(len(trials), np.nan)
+    digests = dict(zip(loaded.problems["problem"].astype(str), loaded.problems["digest"], strict=True))
+    poses = poses_of(loaded, trials)
+    evaluated = trials[trials["status"] != "skipped"]
+    for _, rows in evaluated.groupby(["dataset", "condition", "points"], observed=True, sort=True):
+        names = sorted(set(rows["problem"].astype(str)))
+        own = wrong[np.isin(problems[wrong], names)]
+        fits = _Fits(replay, digests)
+        as_good[own] = fits.as_good(problems[own], poses[own], far)
+        if criterion.limits == DEFAULT.limits:
+            found = dict(zip(names, fits.another_fits(names[:CEILING_PROBLEMS]), strict=False))
+            inside = np.isin(problems, names)
+            another[inside] = [found.get(name, np.nan) for name in problems[inside]]
+    return trials.assign(as_good=as_good, another_fits=another)
+
+
+class _Fits:
+    """Fits of the problems of one group; results are cached by problem digests and poses."""
+
+    def __init__(self, replay: ProblemReplay, digests: dict[str, bytes]) -> None:
+        self.replay, self.digests = replay, digests
+
+    def as_good(self, names: NDArray[np.object_], poses: NDArray[np.float64], far: float) -> NDArray[np.float64]:
+        """Return for poses (n, 4, 4) of the named problems (n,) whether they are as good (1 or 0); NaN without clouds."""
+
+        def compute() -> NDArray[np.float64]:
+            values = np.full(len(names), np.nan)
+            for name in dict.fromkeys(names):
+                own = self._fit(name)
+                if own is not None:
+                    rows = np.flatnonzero(names == name)
+                    values[rows] = [fit.as_good(own, poses[row], far) for row in rows]
+            return values
+
+        content = hashlib.sha256(np.ascontiguousarray(poses).tobytes()).hexdigest()
+        return self._cached(f"as good {far!r} {content}", names, compute)
+
+    def another_fits(self, names: list[str]) -> NDArray[np.float64]:
+        """Return for problems (n,) whether another pose fits as well (1 or 0); NaN without clouds."""
+
+        def compute() -> NDArray[np.float64]:
+            fits = (self._fit(name) for name in names)
+            return np.array([np.nan if own is None else fit.another_fits(own) for own in fits], dtype=np.float64)
+
+        return self._cached("another fits", names, compute)
+
+    def _fit(self, name: str) -> Fit | None:
+        problem = self.replay.problem(name)
+        return None if problem is None else Fit(problem)
+
+    def _cached(
+        self, what: str, names: Sequence[str] | NDArray[np.object_], compute: Callable[[], NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
+        """Return the values from the cache, or compute and store them; NaN, not stored, if the clouds are unavailable."""
+        if not len(names):
+            return np.zeros(0)
+        if self.replay.problem(names[0]) is None:
+            return np.full(len(names), np.nan)
+        key = f"{what} {_SETTINGS} {problem_set_sha256(self.digests[name] for name in names)}"
+        return np.array(cache.load_or_compute(key, (), lambda: {"values": compute()})["values"])

@@ -1,0 +1,130 @@
+"""Right or as good, and the search for another pose, on shapes of known symmetry."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from bench.evaluation.fit import Fit, another_fits, as_good
+from common.keys import rng
+from common.rigid import inverse
+from datasets.poses import haar
+from datasets.problems import Problem, ProblemKey
+from datasets.symmetry import turn
+
+X, Z = np.eye(3)[0], np.eye(3)[2]
+DIAGONAL = np.ones(3) / np.sqrt(3)
+
+
+def box(draw, n, low, high):
+    """Uniform points (n, 3) on the faces of a box."""
+    size = np.subtract(high, low)
+    areas = np.array([size[1] * size[2], size[0] * size[2], size[0] * size[1]])
+    axis = draw.choice(3, n, p=areas / areas.sum())
+    points = draw.uniform(size=(n, 3))
+    points[np.arange(n), axis] = draw.integers(0, 2, n)
+    return points * size + low
+
+
+def cube(draw, n):
+    return box(draw, n, (-0.4,) * 3, (0.4,) * 3)
+
+
+def oblong(draw, n):
+    return box(draw, n, (-0.5, -0.3, -0.15), (0.5, 0.3, 0.15))
+
+
+def cylinder(draw, n):
+    angle = draw.uniform(0, 2 * np.pi, n)
+    return np.stack([0.3 * np.cos(angle), 0.3 * np.sin(angle), draw.uniform(-0.5, 0.5, n)], axis=1)
+
+
+def cone(draw, n):
+    angle, height = draw.uniform(0, 2 * np.pi, n), np.sqrt(draw.uniform(0, 1, n))
+    return np.stack([0.35 * height * np.cos(angle), 0.35 * height * np.sin(angle), 0.5 - height], axis=1)
+
+
+def asymmetric(draw, n):
+    """Three boxes of different lengths along the axes: an L with a third arm."""
+    arms = [((0, 0, 0), (1, 0.2, 0.15)), ((0, 0, 0), (0.2, 0.7, 0.15)), ((0.7, 0, 0), (0.9, 0.2, 0.45))]
+    return np.concatenate([box(draw, n // 3, low, high) for low, high in arms]) - (0.4, 0.2, 0.1)
+
+
+def pose(R, t=(0.0, 0.0, 0.0)):
+    T = np.eye(4)
+    T[:3, :3], T[:3, 3] = R, t
+    return T
+
+
+def problem(make, points=510):
+    """A problem of two samples of a shape, its source in the frame of the symmetries."""
+    draw = rng("fit", make.__name__)
+    source, target = make(draw, points), make(draw, points)
+    T = pose(haar(draw), draw.uniform(-0.3, 0.3, 3))
+    clouds = source.astype(np.float32), (target @ T[:3, :3].T + T[:3, 3]).astype(np.float32)
+    return Problem(ProblemKey("test", "resampled", points, 0), *clouds, T, np.eye(4), {"overlap": 1.0})
+
+
+SYMMETRIC = [
+    (cube, turn(Z, np.pi / 2)),
+    (cube, turn(DIAGONAL, 2 * np.pi / 3)),
+    (oblong, turn(Z, np.pi)),
+    (cylinder, turn(Z, 1.234) @ turn(X, np.pi)),
+    (cone, turn(Z, 2.345)),
+]
+WRONG = [
+    (cube, turn(Z, np.pi / 6)),
+    (oblong, turn(Z, np.pi / 6)),
+    (cylinder, turn(X, np.pi / 6)),
+    (cone, turn(X, np.pi)),
+    (asymmetric, turn(DIAGONAL, np.pi / 6)),
+    (asymmetric, turn(X, np.pi)),
+]
+
+
+@pytest.mark.parametrize(("make", "g"), SYMMETRIC)
+def test_a_pose_off_by_a_symmetry_is_as_good(make, g):
+    given = problem(make)
+    T = given.T_target_source @ pose(g)
+    fit = Fit(given)
+    assert fit.rmse(T, given.T_target_source) > 0.2  # recall counts it as wrong
+    assert as_good(fit, T)
+
+
+@pytest.mark.parametrize(("make", "g"), WRONG)
+def test_a_pose_off_by_another_rotation_is_not(make, g):
+    given = problem(make)
+    # 30 degrees move these small shapes by less than the default limit of 0.2
+    assert not as_good(Fit(given), given.T_target_source @ pose(g), far=0.15)
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"), [(cube, True), (oblong, True), (cylinder, True), (cone, True), (asymmetric, False)]
+)
+def test_the_search_finds_another_pose_of_symmetric_shapes_only(make, expected):
+    fit = Fit(problem(make))
+    assert [another_fits(fit, seed) for seed in (0, 1)] == [expected] * 2
+
+
+@pytest.mark.parametrize("make", [oblong, cone, asymmetric])
+def test_the_fit_is_invariant_under_a_common_rigid_motion(make):
+    given, motion = problem(make), pose(haar(rng("motion")), (1.0, -2.0, 0.5))
+    moved = (given.target @ motion[:3, :3].T + motion[:3, 3]).astype(np.float32)
+    back = inverse(motion)
+    source = (given.source @ motion[:3, :3].T + motion[:3, 3]).astype(np.float32)
+    T = motion @ given.T_target_source @ back
+    other = dataclasses.replace(given, source=source, target=moved, T_target_source=T)
+    for g in (turn(Z, np.pi), turn(X, 0.5)):
+        answer = given.T_target_source @ pose(g)
+        one, two = Fit(given), Fit(other)
+        assert one.distance(answer) == pytest.approx(two.distance(motion @ answer @ back), rel=1e-4)
+        assert as_good(one, answer) == as_good(two, motion @ answer @ back)
+
+
+def test_the_distance_is_that_of_its_definition():
+    given = problem(oblong, 60)
+    fit, T = Fit(given), given.T_target_source @ pose(turn(Z, 0.3))
+    moved = given.source.astype(float) @ T[:3, :3].T + T[:3, 3]
+    apart = ((moved[:, None] - given.target.astype(float)) ** 2).sum(axis=2)
+    parts = [np.sort(apart.min(axis=axis))[:54].mean() for axis in (0, 1)]
+    assert fit.keep == 0.9 and fit.distance(T) == pytest.approx(np.sqrt(np.mean(parts)), rel=1e-9)

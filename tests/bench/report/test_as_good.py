@@ -1,0 +1,55 @@
+"""`as_good` and `another_fits` of a stored run, and their cache."""
+
+import numpy as np
+import pytest
+
+from bench.evaluation import aggregate, fit
+from bench.evaluation.conventions import CONVENTIONS
+from bench.planning.catalog import Catalog
+from bench.report.as_good import add_fits
+from bench.report.replay import ProblemReplay
+from tests.bench.report.test_replay import _real_run
+
+CRITERION = CONVENTIONS["deepgmr"]
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "cache"))
+    return _real_run("noisy")
+
+
+def filled(run, folder):
+    return add_fits(run, ProblemReplay(run, Catalog.of(folder)), aggregate.add_success(run, CRITERION), CRITERION)
+
+
+def test_right_poses_are_as_good_and_every_problem_is_searched(run, tmp_path):
+    table = filled(run, tmp_path)
+    right = table["success"] == 1
+    assert (table.loc[right, "as_good"] == 1).all() and table["as_good"].notna().all()
+    assert table.groupby("problem", observed=True)["another_fits"].nunique().eq(1).all()
+    summary = aggregate.summary(table, CRITERION).set_index("method")
+    assert (summary["recall_as_good"] >= summary["recall"]).all() and (summary["ceiling_problems"] == 4).all()
+    assert summary["ceiling"].nunique() == 1
+
+
+def test_a_second_report_reads_the_cache(run, tmp_path, monkeypatch):
+    first = filled(run, tmp_path)
+    monkeypatch.setattr(fit, "as_good", None)
+    monkeypatch.setattr(fit, "another_fits", None)
+    again = filled(run, tmp_path)
+    for column in ("as_good", "another_fits"):
+        np.testing.assert_array_equal(first[column], again[column])
+
+
+def test_a_report_without_a_writable_cache_computes_without_storing(run, tmp_path, monkeypatch):
+    first = filled(run, tmp_path)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "file"))
+    np.testing.assert_array_equal(first["another_fits"], filled(run, tmp_path)["another_fits"])
+
+
+def test_both_are_unknown_without_clouds(run, tmp_path):
+    run.problems["digest"] = b"other"
+    table = filled(run, tmp_path)
+    assert table.loc[table["success"] == 0, "as_good"].isna().all() and table["another_fits"].isna().all()
