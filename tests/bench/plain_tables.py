@@ -71,6 +71,12 @@ def wilson(share, n):
     return low, high
 
 
+def interval(rows, column):
+    """Wilson's interval of the recall by an error, where each problem of another object counts once, whatever its repeats."""
+    hits = (rows[column] < LIMIT).groupby(rows["problem"].astype(str)).mean()
+    return wilson(hits.mean(), len(hits))
+
+
 def standard_deviations(rows):
     """Standard deviation within and between problems, by the analysis of variance with one random effect."""
     values = [group.to_numpy() for _, group in rows.groupby("problem", observed=True)["rmse"]]
@@ -120,9 +126,9 @@ def summary_row(rows):
         "batch": rows["batch"].max(),
     }
     row |= {status: (run["status"] == status).sum() for status in FAILED}
-    row |= dict(zip(("recall_low", "recall_high"), wilson(recall, distinct), strict=True))
+    row |= dict(zip(("recall_low", "recall_high"), interval(run, "rmse"), strict=True))
     share = (known["rmse_symmetric"] < LIMIT).mean() if len(known) else np.nan
-    ends = wilson(share, known["problem"].astype(str).nunique()) if len(known) else (np.nan, np.nan)
+    ends = interval(known, "rmse_symmetric") if len(known) else (np.nan, np.nan)
     return row | dict(zip(("recall_symmetric", "recall_symmetric_low", "recall_symmetric_high"), (share, *ends)))  # noqa: B905
 
 

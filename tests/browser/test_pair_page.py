@@ -24,9 +24,9 @@ def opened(tmp_path_factory):
     write_ply(folder / "b.ply", cloud @ T[:3, :3].T + T[:3, 3])
     scans = clouds.open_scans((folder / "a.ply", folder / "b.ply"), 500, None)
     registrations = [
-        Registration(name, "global", "ok", 12.0, pose, "") for name, pose in {"fine": T, "off": np.eye(4)}.items()
+        Registration(name, "global", name, "ok", 12.0, pose, "") for name, pose in {"fine": T, "off": np.eye(4)}.items()
     ]
-    registrations.append(Registration("lost", "global", "crash", float("nan"), None, BAD))
+    registrations.append(Registration("lost", "global", "lost", "crash", float("nan"), None, BAD))
     (folder / "report.html").write_text(page.render(evaluate(scans, registrations, T)), encoding="utf-8")
     driver = browser()
     driver.get((folder / "report.html").as_uri())

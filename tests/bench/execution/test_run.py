@@ -297,7 +297,7 @@ def test_too_many_points_for_a_fixed_set_are_skipped_with_the_reason(bench, caps
 
 
 def test_only_random_methods_are_repeated_and_the_first_repeat_is_unchanged(bench):
-    arguments = ["--methods", "good", "lottery", "oracle", "--problems", 6, "--conditions", "noisy"]
+    arguments = ["--methods", "good", "lottery", "oracle", "--problems", 12, "--conditions", "noisy"]
     once, thrice = bench(*arguments, out="once"), bench(*arguments, "--repeats", 3, "--jobs", 2, out="thrice")
     few, many = read_csv(once, "trials"), read_csv(thrice, "trials")
     assert many.groupby("method")["repeat"].nunique().to_dict() == {"good": 1, "lottery": 3, "oracle": 1}
@@ -306,7 +306,7 @@ def test_only_random_methods_are_repeated_and_the_first_repeat_is_unchanged(benc
     assert many[many["method"] == "lottery"].groupby("problem")["rre_deg"].nunique().eq(3).all(), "seeds differ"
     row = read_csv(thrice, "summary").set_index("method").loc["lottery"]
     mine = many[many["method"] == "lottery"]
-    assert (row["problems"], row["distinct_problems"]) == (18, 6)
+    assert (row["problems"], row["distinct_problems"]) == (36, 12)
     assert row["recall"] == pytest.approx((mine["rmse"] < 0.2).groupby(mine["problem"]).mean().mean())
     assert row["rmse_mean_answered"] == pytest.approx(mine.groupby("problem")["rmse"].mean().mean())
     assert row["rmse_median"] == pytest.approx(mine.groupby("problem")["rmse"].median().median())
