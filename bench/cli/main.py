@@ -238,6 +238,7 @@ def _report_flags(report: argparse.ArgumentParser) -> None:
     add("run", type=Path, nargs="+", help="names or folders of runs, such as results/NAME; several give one report")
     _convention_flags(report)
     add("--against", choices=["paper"], help="show the numbers of the paper beside ours")
+    add("--as-good", action="store_true", help="count wrong poses that fit as well as the ground truth (takes minutes)")
     add("--out", metavar="NAME", help="write reports/NAME below the current folder")
     add("--data", help=f"{DATA_HELP}; for pictures")
     add("--plugins", type=absolute, help=PLUGINS_HELP)
@@ -358,7 +359,7 @@ def _report(flags: argparse.Namespace) -> None:
 
     catalog = Catalog.of(flags.data, flags.plugins)
     folders = [command.folder_of(run) for run in flags.run]
-    options = flags.convention, flags.threshold, flags.against is not None, flags.out
+    options = flags.convention, flags.threshold, flags.against is not None, flags.out, flags.as_good
     command.write(command.ReportRequest(folders, command.REPORTS, catalog, *options), terminal())
 
 

@@ -400,16 +400,12 @@ def all_angles(timing: pd.DataFrame) -> pd.Series[bool]:
 def add_success(loaded: RunData, criterion: Convention, table: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return `trials` (or the given table) with the convention's `success`, and `rmse_information` if known or needed.
 
-    `as_good` is known here only for right poses (1) and failures without a pose (0); `another_fits` is not. The report
-    adds the other values, which need the clouds.
+    `as_good` and `another_fits` are NaN: they need the clouds, and a report adds them if requested.
     """
     table = trials(loaded) if table is None else table
     if loaded.information or "rmse_information" in criterion.columns:
         table = add_information_rmse(table, loaded)
-    success = criterion.success(table)
-    missing = (success == 0) & (table["status"] != "ok").to_numpy()
-    as_good = np.where((success == 1) | missing, success, np.nan)
-    return table.assign(success=success, as_good=as_good, another_fits=np.nan)
+    return table.assign(success=criterion.success(table), as_good=np.nan, another_fits=np.nan)
 
 
 def tables(loaded: RunData, criterion: Convention, table: pd.DataFrame | None = None) -> dict[str, pd.DataFrame]:

@@ -34,15 +34,17 @@ _SETTINGS = (
 
 
 def add_fits(loaded: RunData, replay: ProblemReplay, trials: pd.DataFrame, criterion: Convention) -> pd.DataFrame:
-    """Return trials (of `aggregate.add_success`) with `as_good` of wrong poses and `another_fits`.
+    """Return trials (of `aggregate.add_success`) with `as_good` and `another_fits`.
 
-    Both stay NaN where the problem's clouds are unavailable. `another_fits` is computed for the default limit of success.
+    A right pose is as good, and a failure without a pose is not. Other values are NaN where the problem's clouds are
+    unavailable. `another_fits` is computed for the default limit of success.
     """
     trials = trials.copy()
     problems = trials["problem"].astype(str).to_numpy()
     far = dict(criterion.limits).get("rmse", fit.FAR)
-    wrong = np.flatnonzero(((trials["success"] == 0) & (trials["status"] == "ok")).to_numpy())
-    as_good, another = trials["as_good"].to_numpy(copy=True), np.full(len(trials), np.nan)
+    is_wrong = ((trials["success"] == 0) & (trials["status"] == "ok")).to_numpy()
+    wrong, as_good = np.flatnonzero(is_wrong), np.where(is_wrong, np.nan, trials["success"])
+    another = np.full(len(trials), np.nan)
     digests = dict(zip(loaded.problems["problem"].astype(str), loaded.problems["digest"], strict=True))
     poses = poses_of(loaded, trials)
     evaluated = trials[trials["status"] != "skipped"]
@@ -52,9 +54,9 @@ def add_fits(loaded: RunData, replay: ProblemReplay, trials: pd.DataFrame, crite
         fits = _Fits(replay, digests)
         as_good[own] = fits.as_good(problems[own], poses[own], far)
         if criterion.limits == DEFAULT.limits:
-            found = dict(zip(names, fits.another_fits(names[:CEILING_PROBLEMS]), strict=False))
+            rivals = dict(zip(names, fits.another_fits(names[:CEILING_PROBLEMS]), strict=False))
             inside = np.isin(problems, names)
-            another[inside] = [found.get(name, np.nan) for name in problems[inside]]
+            another[inside] = [rivals.get(name, np.nan) for name in problems[inside]]
     return trials.assign(as_good=as_good, another_fits=another)
 
 

@@ -37,6 +37,7 @@ class ReportRequest:
         thresholds: limits of success in place of those of the convention.
         against: whether to show the paper's numbers beside ours.
         out: name of the report; None to derive it from runs and convention.
+        as_good: whether to compute which wrong poses fit as well as the ground truth; takes minutes.
     """
 
     folders: Sequence[Path]
@@ -46,6 +47,7 @@ class ReportRequest:
     thresholds: Sequence[float] | None = None
     against: bool = False
     out: str | None = None
+    as_good: bool = False
 
     @property
     def criterion(self) -> Convention:
@@ -105,12 +107,16 @@ def write(request: ReportRequest, console: Console) -> None:
     """
     from bench.evaluation import aggregate
     from bench.report import Options, ProblemReplay, begin_report, terminal_summary
+    from bench.report.as_good import add_fits
 
     criterion = request.criterion
     runs = [read(folder) for folder in request.folders]
     loaded = runs[0] if len(runs) == 1 else merge(runs, [f.name for f in request.folders])
     replay = ProblemReplay(loaded, request.catalog)
-    frames = aggregate.tables(loaded, criterion, _trials_for(loaded, criterion, replay))
+    trials = _trials_for(loaded, criterion, replay)
+    if request.as_good:
+        trials = add_fits(loaded, replay, trials, criterion)
+    frames = aggregate.tables(loaded, criterion, trials)
     reports = request.folder
     run_folder.check_report_folder(reports)
     csvs = request.folders[0] if request.plain else reports / "csv"
@@ -145,7 +151,6 @@ def _trials_for(loaded: RunData, criterion: Convention, replay: ProblemReplay) -
         InputError: the run lacks data that the convention needs.
     """
     from bench.evaluation import aggregate
-    from bench.report.as_good import add_fits
     from bench.report.replay import chamfer
 
     table = aggregate.trials(loaded)
@@ -157,4 +162,4 @@ def _trials_for(loaded: RunData, criterion: Convention, replay: ProblemReplay) -
         raise InputError(
             f"--convention {criterion.name}: {reasons or 'no problem of the run has gt.info, which it needs'}"
         )
-    return add_fits(loaded, replay, table, criterion)
+    return table

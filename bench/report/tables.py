@@ -69,17 +69,11 @@ def summary_table(
     winners = order.winner if order else None, ranking.lowest_error(errors)
     heads = ["method", "kind", "answered", f"{criterion.recall_label} [95\u00a0%]"]
     heads += [f"{criterion.label} mean over answered [95\u00a0%]", f"{criterion.label} median"]
-    heads += [
-        "recall as good",
-        "recall sym.",
-        "RMSE sym. mean",
-        "RRE median (°)",
-        "RTE median",
-        "time median (ms)",
-        "p95 (ms)",
-    ]
+    fits = any(not np.isnan(row["recall_as_good"]) for row in rows)
+    heads += ["recall as good"] * fits
+    heads += ["recall sym.", "RMSE sym. mean", "RRE median (°)", "RTE median", "time median (ms)", "p95 (ms)"]
     heads += ["seed SD", "problem SD"]
-    body = [_summary_row(row, winners, criterion, beside) for row in rows if row["problems"]]
+    body = [_summary_row(row, winners, criterion, beside, fits) for row in rows if row["problems"]]
     caption = " ".join(filter(None, (ceiling_note(rows), style.not_run(rows))))
     return Table(group_title(group), heads, body, caption=caption)
 
@@ -92,11 +86,15 @@ def ceiling_note(rows: list[Row]) -> str:
     row = max(known, key=lambda row: row["ceiling_problems"])
     problems = int(row["ceiling_problems"])
     others = round((1 - row["ceiling"]) * problems)
-    return f"In {others} of {problems} problems another pose fits as well as the truth (share of the others: {row['ceiling']:.2f})."
+    return f"In {others} of {problems} problems another pose fits as well as the truth (unambiguous: {row['ceiling']:.2f})."
 
 
 def _summary_row(
-    row: Row, winners: tuple[str | None, str | None], criterion: Convention, beside: Mapping[tuple[str, str], str]
+    row: Row,
+    winners: tuple[str | None, str | None],
+    criterion: Convention,
+    beside: Mapping[tuple[str, str], str],
+    fits: bool,
 ) -> list[TableCell]:
     m, method = criterion.metric, str(row["method"])
     mean = style.number(row[f"{m}_mean_answered"])
@@ -109,7 +107,7 @@ def _summary_row(
         TableCell(recall_text(row), row["recall"], method == winners[0], beside.get((method, "recall"), "")),
         TableCell(mean, row[f"{m}_mean_answered"], method == winners[1], beside.get((method, "rmse"), "")),
         num(row[f"{m}_median"]),
-        num(row["recall_as_good"], 2),
+        *([num(row["recall_as_good"], 2)] if fits else []),
         num(row["recall_symmetric"], 2),
         num(row["rmse_symmetric_mean_answered"]),
         num(row["rre_deg_median"], 2),
