@@ -98,14 +98,14 @@ SETS = {
 def problems(source: PairSource, registry: DataRegistry) -> Iterator[Problem]:
     """Yield the pairs of a set."""
     dataset = registry.spec(source.dataset).open()
-    real, found = source.condition == "real", 0
+    real, views_made = source.condition == "real", 0
     for index in range(len(dataset) if real else source.count):  # type: ignore[arg-type]
         points = ALL_POINTS if real else POINTS
         problem = make_problem(dataset, ProblemKey(source.dataset, source.condition, points, index, split=source.split))
         if not source.chosen or re.fullmatch(source.chosen, problem.tags["object"]):
-            found += 1
+            views_made += 1
             yield problem
-        if found == source.count:
+        if views_made == source.count:
             return
 
 

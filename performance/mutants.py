@@ -61,15 +61,15 @@ def faults_of(file: str) -> list[Fault]:
     """Return up to `PER_FILE` faults of a file, chosen by digests, so that other edits of the file keep the choice."""
     source = (ROOT / file).read_text(encoding="utf-8")
     count = sum(1 for _ in ast.walk(ast.parse(source)))
-    found = {}
+    faults = {}
     for number in range(count):
         tree = ast.parse(source)
         node = list(ast.walk(tree))[number]
         before = ast.unparse(node) if isinstance(node, ast.expr) else ""
         if before and (kind := _change(node)):
             key = f"{file} {kind} {before} {ast.unparse(node)}"
-            found[hashlib.sha256(key.encode()).hexdigest()] = Fault(file, kind, node.lineno, ast.unparse(tree))
-    return [found[key] for key in sorted(found)[:PER_FILE]]
+            faults[hashlib.sha256(key.encode()).hexdigest()] = Fault(file, kind, node.lineno, ast.unparse(tree))
+    return [faults[key] for key in sorted(faults)[:PER_FILE]]
 
 
 def _change(node: ast.AST) -> str | None:

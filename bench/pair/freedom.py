@@ -78,8 +78,8 @@ def freedom(pose: Array, source: Array, target: Array, near: float) -> Freedom:
     """
     from scipy.spatial import cKDTree
 
-    found = cKDTree(target).query(move(pose, source), distance_upper_bound=near)
-    inside, row = np.isfinite(found[0]), np.asarray(found[1])
+    matches = cKDTree(target).query(move(pose, source), distance_upper_bound=near)
+    inside, row = np.isfinite(matches[0]), np.asarray(matches[1])
     if np.count_nonzero(inside) < MIN_MATCHES:
         return Freedom((), float("nan"), float("nan"))
     facing = normals(target)[row[inside]]

@@ -279,7 +279,7 @@ class Duel(NamedTuple):
 def duels(errors: Errors) -> dict[tuple[str, str], Duel]:
     """Compare every ordered pair of methods by a sign test with Holm's correction; two failures are a tie."""
     names, ranked = errors.methods, errors.ranked
-    found: dict[tuple[int, int], Duel] = {}
+    duel_of: dict[tuple[int, int], Duel] = {}
     p_values: dict[tuple[int, int], float] = {}
     for i, j in itertools.combinations(range(len(names)), 2):
         shared = ~np.isnan(errors.error[:, [i, j]]).any(axis=1)
@@ -289,11 +289,11 @@ def duels(errors: Errors) -> dict[tuple[str, str], Duel]:
         if tested:
             p_values[i, j] = statistics.paired_signs_p(signs, names[i], names[j], cluster=errors.cluster[shared])
         wins, ties, losses = (int((signs == s).sum()) for s in (1, 0, -1))
-        found[i, j] = Duel(wins, ties, losses, False, tested)
+        duel_of[i, j] = Duel(wins, ties, losses, False, tested)
     significant = statistics.holm(list(p_values.values())) < statistics.ALPHA
     result = {}
     separable = dict(zip(p_values, map(bool, significant), strict=True))
-    for (i, j), duel in found.items():
+    for (i, j), duel in duel_of.items():
         here = duel._replace(separable=separable.get((i, j), False))
         result[names[i], names[j]] = here
         result[names[j], names[i]] = here._replace(wins=here.losses, losses=here.wins)

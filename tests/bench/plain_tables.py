@@ -152,10 +152,10 @@ def per_bin(trials, low, high):
 
 def binned(trials, value, name, edges):
     """The trials with the bin of a value, found by comparing with one bin after the other."""
-    found = [
+    parts = [
         next((a, b) for a, b in itertools.pairwise(edges) if a <= v < b or (v == b == edges[-1])) for v in trials[value]
     ]
-    return trials.assign(**{f"{name}_low": [a for a, _ in found], f"{name}_high": [b for _, b in found]})
+    return trials.assign(**{f"{name}_low": [a for a, _ in parts], f"{name}_high": [b for _, b in parts]})
 
 
 def cdf(rows):
@@ -188,10 +188,10 @@ def timing_row(rows):
     }
 
 
-def assert_row(found, expected, what):
+def assert_row(row, expected, what):
     """Compare a row with its reference: numbers to 1e-9, texts exactly."""
     for name, value in expected.items():
-        ours = found[name]
+        ours = row[name]
         if isinstance(value, str):
             assert str(ours) == value, f"{what}: {name}"
         else:

@@ -77,8 +77,8 @@ def test_a_pose_between_scaled_clouds_is_converted_to_the_original_ones() -> Non
     scale, a, b = 5.0, np.array([1.0, -2.0, 30.0]), np.array([-4.0, 0.5, 9.0])
     expected = b + scale * ((x - a) / scale @ T[:3, :3].T + T[:3, 3])
     none = torch.zeros(1, 1, 3)
-    found = NormalisedPair(none, none, scale, a, b).denormalise(T)
-    assert np.allclose(x @ found[:3, :3].T + found[:3, 3], expected)
+    result = NormalisedPair(none, none, scale, a, b).denormalise(T)
+    assert np.allclose(x @ result[:3, :3].T + result[:3, 3], expected)
     source, target, truth = turned_pair(40, n=100, scale=9.0)
     pair = unit_pair(source, target)
     unit = pair.source @ pair.to_unit(truth)[:3, :3].T + pair.to_unit(truth)[:3, 3]

@@ -82,11 +82,11 @@ def trials(given):
 
 def assert_table(frame, keys, expected, name):
     """Every row and every column of a table has a reference."""
-    found = by_key(frame, keys)
-    assert set(found) == set(expected), name
+    rows = by_key(frame, keys)
+    assert set(rows) == set(expected), name
     for key, row in expected.items():
         assert set(frame.columns) == {*keys, *row}, f"{name}: a column without a reference; add it to plain_tables"
-        assert_row(found[key], row, f"{name} {key}")
+        assert_row(rows[key], row, f"{name} {key}")
 
 
 def test_trials(frames, trials):
@@ -94,13 +94,13 @@ def test_trials(frames, trials):
     texts = {name: lambda v: "None" if v is None else str(v) for name in ("status", "object", "category", "kind")}
     expected = by_key(trials, keys)
     symmetry = frames["trials"]["symmetry"].astype(object)
-    found = frames["trials"].assign(symmetry=symmetry.where(symmetry.notna(), "None"))
+    shown = frames["trials"].assign(symmetry=symmetry.where(symmetry.notna(), "None"))
     for row in expected.values():
         row |= {name: text(row[name]) for name, text in texts.items()}
         row["symmetry"] = row["symmetry"] if isinstance(row["symmetry"], str) else "None"
         for name in keys:
             del row[name]
-    assert_table(found, keys, expected, "trials")
+    assert_table(shown, keys, expected, "trials")
 
 
 def test_poses(given, frames):
@@ -158,9 +158,9 @@ def test_categories(frames, trials):
 
 
 def test_curves(frames, trials):
-    found = dict(list(frames["cdf"].groupby(GROUP, observed=True)))
+    curves = dict(list(frames["cdf"].groupby(GROUP, observed=True)))
     for key, rows in trials.groupby(GROUP):
-        assert np.allclose(found[key][["rmse", "fraction"]], plain.cdf(rows), rtol=1e-9, atol=1e-12), key
+        assert np.allclose(curves[key][["rmse", "fraction"]], plain.cdf(rows), rtol=1e-9, atol=1e-12), key
     assert set(frames["cdf"].columns) == {*GROUP, "rmse", "fraction"}
 
 

@@ -73,13 +73,13 @@ class Pipe:
 def process(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(process_module, "time", clock)
-    made = MethodProcess(MethodSetup(MethodSpec("m"), "d"), Limits(2.0, 1.0))
-    made.process = type("Running", (), {"poll": lambda self: None})()
-    monkeypatch.setattr(made, "_send", lambda requests: None)
-    monkeypatch.setattr(made, "_memory_gb", lambda: 0.1)
-    monkeypatch.setattr(made, "close", lambda: None)
-    made.clock = clock
-    return made
+    started = MethodProcess(MethodSetup(MethodSpec("m"), "d"), Limits(2.0, 1.0))
+    started.process = type("Running", (), {"poll": lambda self: None})()
+    monkeypatch.setattr(started, "_send", lambda requests: None)
+    monkeypatch.setattr(started, "_memory_gb", lambda: 0.1)
+    monkeypatch.setattr(started, "close", lambda: None)
+    started.clock = clock
+    return started
 
 
 @pytest.mark.parametrize(

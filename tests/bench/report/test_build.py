@@ -2,27 +2,8 @@
 
 import pytest
 
-from bench.evaluation import aggregate
-from bench.evaluation.conventions import CONVENTIONS
-from bench.planning.catalog import Catalog
-from bench.report import (
-    Options,
-    ProblemReplay,
-    begin_report,
-)
-from tests.bench.synthetic_run import HOSTILE, as_loaded
-
-CRITERION = CONVENTIONS["deepgmr"]
-
-
-FEW = ("deepgmr", "fgr+icp", "identity", HOSTILE)
-
-
-def report(loaded, folder, against=False, data="nowhere"):
-    options = Options(CRITERION, against, folder / "results" / "a", folder / "reports" / "a")
-    return begin_report(
-        loaded, aggregate.tables(loaded, CRITERION), ProblemReplay(loaded, Catalog.of(folder / data)), options
-    )()
+from tests.bench.report.conftest import report
+from tests.bench.synthetic_run import as_loaded
 
 
 def test_all_files_are_written(written):
