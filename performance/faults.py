@@ -44,6 +44,9 @@ COMMUTES = {"min", "max", "minimum", "maximum", "hypot", "suppress"}
 """Calls whose first two arguments are not swapped: the result is the same, or the call fails wherever it is reached."""
 EXCLUDED_KEYWORDS = {
     "strict": "guards lengths that are equal",
+    "sort": "the rows are sorted already",
+    "kind": "order among equals, on which no number depends",
+    "compare": "how objects of a data class compare: those of one name are equal",
     "timeout": "a duration of waiting",
     "daemon": "matters only if the process ends unexpectedly",
     "dtype": "a type, not a value",
