@@ -136,7 +136,7 @@ def tests_of(fault: Fault) -> list[str]:
 
 
 def run_all(faults: list[Fault]) -> Iterator[tuple[Fault, bool, float]]:
-    """Run the tests of each fault in a process of its own, two at a time.
+    """Run the tests of each fault in a separate process, two at a time.
 
     Yields faults in the order in which they end, whether a test failed, and the seconds.
     """

@@ -1,7 +1,7 @@
 """Constants whose docstring or comment cites a page or a command: the page, its anchor, the command and its flags exist.
 
-A page must mention the constant or its value. A number that was chosen, tuned or calibrated must say by which command or source, or
-that it is a choice.
+A page must mention the constant or its value. A number that was chosen, tuned or calibrated must say by which command
+or source, or that it is a choice.
 """
 
 import ast

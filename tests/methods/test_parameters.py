@@ -175,7 +175,7 @@ def test_icp_refuses_what_is_out_of_range(text: str) -> None:
 
 
 class Solver:
-    """Stands for Open3D's FGR; keeps its arguments."""
+    """Replace Open3D's FGR and keep its arguments."""
 
     def __init__(self, fitness: float) -> None:
         self.fitness, self.inlier_rmse, self.transformation = fitness, 0.02, np.eye(4)
