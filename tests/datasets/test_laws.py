@@ -244,6 +244,9 @@ def test_poses_are_scipys():
     poses.quaternion_pose([0, 0, 0, 0, 0, 0.5, 0])
     with pytest.raises(InputError, match="unknown sampler"):
         poses.sample_pose("haar2", draw)
+    for sampler in poses.SAMPLERS:
+        bounded = poses.sample_pose(sampler, rng("bounds", sampler), 0.0, 180.0)
+        np.testing.assert_array_equal(poses.sample_pose(sampler, rng("bounds", sampler)), bounded)
     for sampler in ("axis_angle", "haar"):  # without bounds, all angles occur
         angles = [poses.angle_deg(poses.sample_pose(sampler, draw)[:3, :3]) for _ in range(400)]
         assert max(angles) > 170 and min(angles) < 45

@@ -405,3 +405,19 @@ def test_every_code_of_sqlite_has_its_message(monkeypatch, tmp_path, code, free)
         raise error
     assert str(caught.value).startswith(f"{tmp_path / 'r.sqlite'}: ")
     assert ("the disk is full" if full else CODES[code]) in str(caught.value)
+
+
+@pytest.mark.parametrize("application", [0, database.APPLICATION_ID, 7])
+@pytest.mark.parametrize("missing", [None, "meta", "problems", "outcomes"])
+def test_a_database_without_a_mark_is_recognised_by_the_columns_of_every_table(tmp_path, application, missing):
+    file = tmp_path / "record.sqlite"
+    ResultsDatabase(file).close()
+    script(file, f"PRAGMA application_id = {application}")
+    assert database.file_kind(file) is (database.FileKind.FOREIGN if application == 7 else database.FileKind.RESULTS)
+    if missing:
+        script(file, f"DROP TABLE {missing}; CREATE TABLE {missing} (other TEXT)")
+        kind = database.FileKind.OUTDATED if application == database.APPLICATION_ID else database.FileKind.FOREIGN
+        assert database.file_kind(file) is kind
+    empty = tmp_path / "empty.sqlite"
+    script(empty, f"PRAGMA application_id = {application}")
+    assert (database.file_kind(empty) is database.FileKind.EMPTY) == (application != 7)
