@@ -50,8 +50,10 @@ EXCLUDED_KEYWORDS = {
     "timeout": "a duration of waiting",
     "daemon": "matters only if the process ends unexpectedly",
     "dtype": "a type, not a value",
+    "writable": "guards the direction of a pipe",
+    "readable": "guards the direction of a pipe",
     **dict.fromkeys(
-        "figsize fontsize labelspacing handlelength rotation linewidth markersize zorder alpha padding pad_edge width "
+        "color figsize fontsize labelspacing handlelength rotation linewidth markersize zorder alpha padding pad_edge width "
         "min_width ratio in_layout clip_on squeeze length top labeltop bottom labelbottom no_wrap".split(),
         "appearance: another value is not wrong",
     ),
@@ -160,7 +162,8 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     """Yield the kind and the changed copy of a node, for every fault of the node itself."""
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         for new, kind in SWAPS.get(type(node.ops[0]), []):
-            yield kind, _with(node, ops=[new()])
+            if kind != "comparison boundary" or not _is_computed(node):
+                yield kind, _with(node, ops=[new()])
     elif isinstance(node, ast.BinOp | ast.BoolOp | ast.AugAssign):
         for new, kind in SWAPS.get(type(node.op), []):
             yield kind, _with(node, op=new())
@@ -178,6 +181,13 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
         yield "swapped results", _with(node, targets=[_with(node.targets[0], elts=_swapped(node.targets[0].elts))])
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and not _is_excluded(node.value):
         yield "dropped statement", ast.Pass()
+
+
+def _is_computed(node: ast.Compare) -> bool:
+    """Return whether a side has a product, a quotient or a float constant: then equality, where `<` and `<=` differ, does not occur."""
+    parts = list(ast.walk(node))
+    products = any(isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mult | ast.Div | ast.Pow) for part in parts)
+    return products or any(isinstance(part, ast.Constant) and isinstance(part.value, float) for part in parts)
 
 
 def _constants(node: ast.Constant) -> Iterator[tuple[str, ast.AST]]:

@@ -1,5 +1,6 @@
 """What counts as the time of a call: all of it, divided by the pairs of a batch, and no more than the limit."""
 
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -303,3 +304,62 @@ def test_fields_of_a_reply_reach_the_outcomes(n):
         assert [(o.status, o.message, o.pose) for o in got] == [(status, text, None)] * n
     (first, *_) = to_outcomes(setup, problems, Reply(pairs=[PairReply(pose=skew)] * n), Phase.BATCH, 0)
     assert (first.status, first.message) == ("invalid", "the pose is not rigid")
+
+
+@pytest.mark.parametrize("after", [0.0, 99.0])
+def test_ctrl_c_abandons_a_call_unless_its_reply_is_there(process, monkeypatch, after):
+    closed = []
+    monkeypatch.setattr(process, "close", lambda: closed.append(True))
+    monkeypatch.setattr(process_module.interrupt, "requested", lambda: True)
+    process._replies = Pipe(process.clock, after, Reply(time_ms=1.0))
+    if after:
+        with pytest.raises(process_module.interrupt.Interrupted):
+            process.call(RegisterRequest([CLOUD], [CLOUD], 0))
+    else:
+        assert process.call(RegisterRequest([CLOUD], [CLOUD], 0)).time_ms == 1.0
+    assert closed == ([True] if after else [])
+
+
+def test_requests_keep_source_and_target_apart(process, monkeypatch):
+    sent = []
+    monkeypatch.setattr(process, "call", lambda request: sent.append(request) or Reply())
+    source, target = np.zeros((3, 3)), np.ones((4, 3))
+    process.register(source, target, 7)
+    process.gaussians(source, target)
+    assert (sent[0].sources, sent[0].targets, sent[0].seed) == ((source,), (target,), 7)
+    assert sent[1].source is source and sent[1].target is target
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_generation_ahead_has_ended_when_a_batch_ends_but_ctrl_c_does_not_wait_for_it(monkeypatch, interrupted):
+    started, finish, ended = threading.Event(), threading.Event(), threading.Event()
+    keys = [ProblemKey("d", "noisy", 5, i) for i in range(3)]
+
+    def problem(group, key):
+        if key.index == 1:
+            started.set()
+            finish.wait(0.3 if not interrupted else 30)
+            ended.set()
+        return key
+
+    monkeypatch.setattr(ProblemGroup, "problem", problem)
+    monkeypatch.setattr(timing.interrupt, "requested", lambda: interrupted)
+    task = SimpleNamespace(keys=keys, batch=1, group=timed_group(5))
+    ahead = timing.pool_worker._generate_ahead([task])
+    assert next(ahead) == (0, keys[:1]) and started.wait(30)
+    ahead.close()
+    assert ended.is_set() != interrupted
+    finish.set()
+
+
+@pytest.mark.parametrize("gigabytes", [0.9, 1.1])
+def test_memory_above_the_limit_ends_a_call_and_is_stated(process, monkeypatch, gigabytes):
+    monkeypatch.setattr(process, "_memory_gb", lambda: gigabytes)
+    process._replies = Pipe(process.clock, 0.3, Reply(time_ms=300.0))
+    reply = process.call(RegisterRequest([CLOUD], [CLOUD], 0))
+    assert reply.status == ("ok" if gigabytes < 1 else "out_of_memory")
+    assert gigabytes < 1 or reply.message == "used 1.1 GB; the limit is 1 GB"
+    late = Reply(time_ms=300.0, peak_mb=5.0, resident_mb=gigabytes * 1e9 / 2**20)
+    process._replies = Pipe(process.clock, 0.0, late)
+    reply = process.call(RegisterRequest([CLOUD], [CLOUD], 0))
+    assert (reply.status, reply.time_ms, reply.peak_mb) == ("ok" if gigabytes < 1 else "out_of_memory", 300.0, 5.0)

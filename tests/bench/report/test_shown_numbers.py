@@ -96,6 +96,12 @@ def test_the_summary_shows_each_column_under_its_head(frames, rows):
             assert cells[head].text == f"{middle:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
         assert cells["RMSE mean over answered [95\u00a0%]"].beside == ("0.11" if row["method"] == "a" else "")
     known = [{**row, "recall_as_good": np.nan} for row in rows]
+    note = " ".join([tables.ceiling_note(rows), style.not_run(rows)]).strip()
+    assert table.caption == note and table.title == ranking.group_title(GROUP)
+    noted = [{**row, "ceiling_problems": 9, "problems": row["problems"] * (row["method"] != "a")} for row in rows]
+    other = tables.summary_table(GROUP, noted, errors_of(frames["trials"], CRITERION), CRITERION, {})
+    assert other.caption == f"{tables.ceiling_note(noted)} Not run: a; `bench.py list` and the report give the reasons."
+    assert [row[0].text for row in other.rows] == ["b", "c", "truth", "few, n = 3"]
     without = tables.summary_table(GROUP, known, errors_of(frames["trials"], CRITERION), CRITERION, {})
     assert without.columns == ["method", "kind", *(h for h in COLUMNS if h != "recall as good")]
     assert tables.recall_text({**rows[0], "recall": np.nan}) == "–"
@@ -208,6 +214,7 @@ def test_failures_are_sorted_by_frequency_with_their_first_problem():
     frame = pd.DataFrame([*rows, ("m", "ok", "", "r")], columns=["method", "status", "message", "problem"])
     frame = frame.assign(dataset="d", condition="noisy", points=64, phase="accuracy")
     frame = pd.concat([frame, frame.assign(phase="timing")], ignore_index=True)
+    frame = frame.astype(dict.fromkeys(("method", "status", "dataset", "condition", "phase", "problem"), "category"))
     table = tables.failure_table(frame)
     shown = [[c.text for c in row] for row in table.rows]
     group = ranking.group_title(GROUP)
@@ -260,6 +267,7 @@ def test_categories_show_the_mean_of_each_method_and_mark_what_is_not_answered(f
     numbers = ranking.category_table(part, errors_of(frames["trials"], CRITERION), CRITERION)
     table = tables.category_table(GROUP, numbers, CRITERION, {("c", "a"): "0.5"}, rows)
     assert table.columns == ["category", "b", "a", "c", "truth", "few, n = 3"]
+    assert table.caption == tables.CATEGORY_NOTE and table.title == f"RMSE by category: {ranking.group_title(GROUP)}"
     ((first, *cells),) = table.rows
     assert first.text == "c" and [cell.value for cell in cells] == [of.loc[m, "rmse_mean_answered"] for m in ORDER]
     for cell, m in zip(cells, ORDER, strict=True):
@@ -456,6 +464,11 @@ def test_every_figure_with_data_is_drawn_once_under_its_own_name(frames, tmp_pat
     names = ["cdf_d_noisy_64", "angle_d_noisy_64", "cdf_d_noisy_128", "density_d_noisy", "time_points"]
     assert [job.stem.name for job in jobs] == [*names, "time_angle_64", "time_angle_1024"]
     assert [job.kind for job in jobs] == ["cdf", "angle", "cdf", "density", "time", "time", "time"]
+    whole = [aggregate.all_angles(job.arguments[0]) for job in jobs[4:]]
+    assert whole[0].all() and not whole[1].any() and not whole[2].any()
+    assert [set(job.arguments[0]["points"]) for job in jobs[4:]] == [{64, 1024}, {64}, {1024}]
+    captions = [figures.CDF_CAPTION, figures.ANGLE_CAPTION, figures.CDF_CAPTION, figures.DENSITY_CAPTION]
+    assert [job.caption for job in jobs] == [*captions, *[figures.TIME_CAPTION] * 3]
     with matplotlib.rc_context(style.RC):
         density = jobs[3].make(*jobs[3].arguments)
     titles = [axes._left_title.get_text() for axes in density.axes]

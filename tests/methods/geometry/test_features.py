@@ -87,6 +87,8 @@ def test_clouds_are_refused_if_they_lie_on_a_line_to_rounding() -> None:
         pairs = e[0] * e[1] + e[0] * e[2] + e[1] * e[2]
         assert _deviations(covariance) == pytest.approx((np.sqrt(e.sum()), np.sqrt(pairs / e.sum())))
     assert _deviations(np.zeros((3, 3))) == (0.0, 0.0)
+    with pytest.raises(NoSolution, match="all points of the source are equal"):
+        unit_pair(np.zeros((5, 3)), line + wave)
     for bad, message in ((line[:2], "2 points"), (line[:, :2], "shape"), (np.full((9, 3), 0.3), "equal")):
         with pytest.raises(NoSolution, match=f"target.*{message}|{message}.*target"):
             unit_pair(line + wave, bad)
