@@ -184,7 +184,7 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
 
 
 def _is_computed(node: ast.Compare) -> bool:
-    """Return whether a side has a product, a quotient or a float constant: then equality, where `<` and `<=` differ, does not occur."""
+    """Return whether a side has a product, a quotient or a float constant; then equality, which `<=` adds to `<`, is unlikely."""
     parts = list(ast.walk(node))
     products = any(isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mult | ast.Div | ast.Pow) for part in parts)
     return products or any(isinstance(part, ast.Constant) and isinstance(part.value, float) for part in parts)

@@ -10,6 +10,7 @@ from bench.isolation import measure as measure_module
 from bench.isolation import server
 from bench.isolation.protocol import GaussiansRequest, MethodSetup, RegisterRequest
 from common.errors import InputError
+from common.kinds import DataKind
 from methods.base import Method, NoSolution, Unavailable
 from tests.catalog import build, spec
 
@@ -171,3 +172,13 @@ def test_a_setup_passes_its_fields_and_reports_how_it_ended(monkeypatch, capfd, 
     assert (method is not None) == (status == "ok") and (reply.notes == {"sha256": "abc"}) == (status == "ok")
     monkeypatch.setattr(type(of), "missing", lambda _: "package missing")
     assert server._set_up(MethodSetup(of, "d"))[1].message == "package missing" and len(seen) == 1
+
+
+def test_a_method_and_the_parts_of_a_chain_get_the_kind_of_the_data_before_setup(monkeypatch):
+    method, _ = server._set_up(MethodSetup(spec("pca+icp"), "d", kind=DataKind.SCANS))
+    assert [part.data_kind for part in (method, *method.parts)] == [DataKind.SCANS] * 3
+    seen = []
+    monkeypatch.setattr("methods.pca.PrincipalAxes.setup", lambda self, *_: seen.append(self.data_kind))
+    server._set_up(MethodSetup(spec("pca"), "d", kind=DataKind.RANGE_IMAGES))
+    server._set_up(MethodSetup(spec("pca"), "d"))
+    assert seen == [DataKind.RANGE_IMAGES, DataKind.OBJECTS]
