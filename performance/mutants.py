@@ -64,7 +64,11 @@ TESTS = {
     "bench/execution/pool_worker.py": [CLOCK, f"{EXECUTION}/test_pool_worker.py", f"{EXECUTION}/test_batch.py"],
     "bench/isolation/process.py": [CLOCK, "tests/bench/isolation/test_process.py"],
     "bench/isolation/measure.py": ["tests/bench/isolation/test_server.py", CLOCK],
-    "bench/isolation/server.py": ["tests/bench/isolation/test_server.py", CLOCK],
+    "bench/isolation/server.py": [
+        "tests/bench/isolation/test_server.py",
+        CLOCK,
+        "tests/bench/isolation/test_process.py",
+    ],
     "bench/report/ranking.py": [f"{REPORT}/test_ranking.py", SHOWN, f"{REPORT}/test_terminal.py"],
     "bench/report/recommendation.py": [NUMBERS, f"{REPORT}/test_terminal.py"],
     "bench/report/tables.py": [NUMBERS, f"{REPORT}/test_terminal.py", f"{REPORT}/test_tables.py"],
