@@ -206,7 +206,7 @@ def _run_tests(folder: Path, tests: list[str]) -> int:
 
 
 def _end(pid: int, process: Running) -> bool | None:
-    """Return whether the tests of a process failed or hung; None while they run."""
+    """Return whether the tests of a process failed or did not end in time; None while they run."""
     done, status = os.waitpid(pid, os.WNOHANG)
     if done:
         return status != 0
@@ -223,9 +223,13 @@ def _kill(pid: int) -> None:
 
 
 def results_of(faults: list[Fault], known: dict[tuple[str, str], Result]) -> Iterator[Result]:
-    """Yield the results of faults: the known ones, and the others as they are computed, which are stored."""
+    """Yield the results of faults: the known ones, and the others as they are computed, which are stored.
+
+    A fault that was caught is known whatever its tests are now. Tests that failed without a fault are run again.
+    """
     keys = {fault: digests(fault) for fault in faults}
-    caught = {code: result for (code, _), result in known.items() if result.caught and result.fault.kind != "none"}
+    known = {key: result for key, result in known.items() if result.fault.kind != "none" or not result.caught}
+    caught = {code: result for (code, _), result in known.items() if result.caught}
     old = {fault: known.get(key) or caught.get(key[0]) for fault, key in keys.items()}
     yield from (result._replace(fault=fault) for fault, result in old.items() if result)
     RESULTS.parent.mkdir(exist_ok=True)
@@ -267,10 +271,8 @@ def main() -> int:
         for fault in faults:
             print(f"{fault.file}:{fault.line} {fault.kind}: {fault.before} -> {fault.after}")
         return 0
-    os.environ |= {
-        "OMP_NUM_THREADS": "1",
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-    }  # plug-ins take longer than most tests
+    # plug-ins of pytest take longer to load than most tests
+    os.environ |= {"OMP_NUM_THREADS": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     for name in PRELOADED:
         importlib.import_module(name)
     tests = dict.fromkeys(test for fault in faults for test in TESTS[fault.file])
