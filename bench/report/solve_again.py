@@ -18,6 +18,7 @@ from bench.report.replay import ProblemReplay
 from bench.storage.environment import environment
 from bench.storage.outcome import Status, pose_fault
 from common.errors import InputError
+from common.kinds import DataKind
 from datasets.conditions import condition
 from datasets.problems import Problem, call_seed
 from methods.core.registry import MethodSpec
@@ -136,8 +137,10 @@ class SolveAgain:
     def _setup(self, spec: MethodSpec, problem: Problem) -> MethodSetup:
         """Return how the run set a method up for a problem."""
         config, key = self.loaded.run["config"], problem.key
-        domain = domain_of(self.replay.opened(key.dataset), condition(key.condition))
-        return MethodSetup(spec, domain, config["device"], config["threads"], config["seed"])
+        dataset = self.replay.opened(key.dataset)
+        domain = domain_of(dataset, condition(key.condition))
+        kind = DataKind(config.get("kind") or dataset.kind)
+        return MethodSetup(spec, domain, config["device"], config["threads"], config["seed"], kind)
 
     def _weight_faults(self, setup: MethodSetup, ready: Reply) -> Iterator[str]:
         """Yield a fault if the weights that a method loads here are others than those of the run."""
