@@ -159,6 +159,8 @@ def test_a_comparison_shows_its_numbers_and_counts_its_verdicts():
     ]
     assert body[4] == "m d/5 5 0.250 0.500 +0.25 – not tested" and "only in A: x" in lines
     assert "B compared with A: 1 better, 2 worse, 1 without significant change (Holm over 4 tests," in " ".join(lines)
+    heads = [str(column.header) for column in terminal._comparison_table("q", changes[:1], ("A", "B")).columns]
+    assert heads == ["method", "problems", "n", "A", "B", "difference [95 %]", "p", "verdict"]
     colours = {c.verdict: terminal._comparison_table("q", [c], ("A", "B")).columns[0]._cells[0].style for c in changes}
     assert colours == {"better": "green", "worse": "red", "same": "", "not tested": ""}
 
