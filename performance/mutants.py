@@ -38,6 +38,7 @@ NUMBERS = f"{REPORT}/test_shown_numbers.py"
 PINNED = "tests/datasets/test_determinism.py::test_digests_are_pinned"
 LAWS = ["tests/datasets/test_laws.py", "tests/datasets/test_problems.py", PINNED]
 PARAMETERS = "tests/methods/test_parameters.py"
+DEFAULTS = "tests/methods/test_reference_parameters.py"
 TESTS = {
     "bench/evaluation/metrics.py": [f"{EVALUATION}/test_metrics.py", f"{EVALUATION}/test_recomputed.py"],
     "bench/evaluation/statistics.py": [
@@ -75,13 +76,13 @@ TESTS = {
     "bench/report/terminal.py": [NUMBERS, f"{REPORT}/test_terminal.py"],
     "bench/report/figures.py": [NUMBERS, f"{REPORT}/test_figures.py"],
     "bench/report/interactive.py": [NUMBERS, SHOWN, f"{REPORT}/test_terminal.py"],
-    "methods/icp.py": [PARAMETERS, "tests/methods/test_layout.py", "tests/methods/test_icp.py"],
-    "methods/fgr.py": [PARAMETERS, "tests/methods/test_layout.py", "tests/methods/test_geometric_methods.py"],
-    "methods/pca.py": ["tests/methods/test_pca.py", PARAMETERS],
+    "methods/icp.py": [DEFAULTS, PARAMETERS, "tests/methods/test_layout.py", "tests/methods/test_icp.py"],
+    "methods/fgr.py": [DEFAULTS, PARAMETERS, "tests/methods/test_layout.py", "tests/methods/test_geometric_methods.py"],
+    "methods/pca.py": [DEFAULTS, "tests/methods/test_pca.py", PARAMETERS],
     "methods/geometry/icp.py": ["tests/methods/geometry/test_icp.py", "tests/methods/test_icp.py"],
     "methods/geometry/ransac.py": ["tests/methods/geometry/test_ransac.py", PARAMETERS],
-    "methods/geometry/features.py": ["tests/methods/geometry/test_features.py", PARAMETERS],
-    "methods/learned/base.py": [PARAMETERS, "tests/methods/learned/test_base.py"],
+    "methods/geometry/features.py": [DEFAULTS, "tests/methods/geometry/test_features.py", PARAMETERS],
+    "methods/learned/base.py": [DEFAULTS, PARAMETERS, "tests/methods/learned/test_base.py"],
 }
 """Tests by the file whose faults they should catch; those that catch most come first."""
 

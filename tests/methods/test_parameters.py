@@ -200,12 +200,13 @@ def test_fgr_gives_the_clouds_to_the_solver_and_notes_its_result(
     else:
         with pytest.raises(NoSolution, match="no match agrees"):
             solve(fgr, source, target)
-    a, b, matches, _ = solver.arguments
+    a, b, matches, option = solver.arguments
+    assert option.maximum_correspondence_distance == 0.05
     assert np.allclose(np.asarray(a.points), pair.source) and np.allclose(np.asarray(b.points), pair.target)
     assert np.asarray(matches).max(axis=0).tolist() <= [199, 199] and len(matches) == fgr.scratch.notes["matches"]
     notes = {name: fgr.scratch.notes[name] for name in ("confidence", "inlier_rmse")}
     assert notes == {"confidence": fitness, "inlier_rmse": 0.02} and "solve" in fgr.scratch.stages
-    assert Fgr.random and [Fgr.iterations, Fgr.tuples, Fgr.distance, Fgr.tuple_scale] == [64, 1000, 0.05, 0.95]
+    assert Fgr.random and [Fgr.iterations, Fgr.tuples, Fgr.tuple_scale] == [64, 1000, 0.95]
 
 
 @pytest.mark.parametrize("radius", [0.49, 0.501, 1.0, 1.999, 2.01])

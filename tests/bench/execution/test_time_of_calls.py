@@ -244,7 +244,9 @@ def test_a_run_times_what_is_left_with_the_sentinel_at_start_middle_and_end(phas
     phase.database.done = {(c.phase, c.method.text, c.keys[-1].id, c.round) for c in calls[:done]}
     seen = []
     monkeypatch.setattr(timing, "sentinel_ms", lambda: seen.append(len(phase.database.outcomes)) or 5.0)
+    before = set(threading.enumerate())
     phase.run()
+    assert set(threading.enumerate()) <= before, "the threads that start methods end with the phase"
     left = len(calls) - done
     assert len(phase.database.outcomes) == left and phase.ended.is_set()
     assert seen == sorted({0, left // 2, left - 1} if left else [])
@@ -431,3 +433,15 @@ def test_calls_follow_each_other_until_the_deadline_or_ctrl_c(monkeypatch, n):
     assert seen == list(range(int(n // 1.5) + 1))
     monkeypatch.setattr(worker.interrupt, "requested", lambda: True)
     assert list(worker._until(99.0, iter(range(9)))) == [0]
+
+
+@pytest.mark.parametrize(
+    ("code", "ending"),
+    [(0, "exit code 0"), (3, "exit code 3"), (-9, "SIGKILL"), (-11, "SIGSEGV"), (None, "exit code None")],
+)
+def test_the_end_of_a_process_is_described_with_its_last_three_lines(process, code, ending):
+    process.process = SimpleNamespace(returncode=code, wait=lambda seconds: None)
+    process._tail, process._tail_reader = bytearray(b"one\ntwo\nthree\nfour\n"), SimpleNamespace(join=lambda s: None)
+    reply = process._post_mortem()
+    assert (reply.status, reply.killed) == ("crash", code == -9)
+    assert reply.message == f"the process ended with {ending} | two | three | four"

@@ -124,6 +124,27 @@ def test_the_terminal_shows_each_column_under_its_head(frames, rows):
     assert terminal._summary_cells(empty, CRITERION)[2] == "–"
 
 
+def test_rows_of_the_terminal_are_sorted_by_rank_controls_by_recall_few_problems_last():
+    order = ranking.Ranking(["b", "a"], ["few", "less"], ["b"], [], 0.5)
+    rows = [
+        ("low", "control", 0.1, 40),
+        ("high", "control", 0.9, 40),
+        ("even", "control", 0.9, 40),
+        ("a", "local", 0.9, 40),
+    ]
+    rows += [
+        ("b", "local", 0.5, 40),
+        ("less", "local", 0.1, 3),
+        ("few", "local", 1.0, 3),
+        ("none", "control", np.nan, 40),
+    ]
+    names = ("method", "kind", "recall", "distinct_problems")
+    keys = {row[0]: terminal._order(dict(zip(names, row, strict=True)), order) for row in rows}
+    assert sorted(keys, key=keys.get) == ["b", "a", "even", "high", "low", "none", "few", "less"]
+    unranked = {row[0]: terminal._order(dict(zip(names, row, strict=True)), None) for row in rows}
+    assert sorted(unranked, key=unranked.get) == ["a", "b", "even", "high", "low", "none", "few", "less"]
+
+
 @pytest.mark.parametrize(
     ("name", "count", "expected"),
     [
