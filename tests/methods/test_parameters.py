@@ -12,6 +12,7 @@ from scipy.spatial.transform import Rotation
 
 from common.errors import InputError
 from methods import icp as icp_module
+from methods import pca as pca_module
 from methods import ransac as ransac_module
 from methods.base import NoSolution
 from methods.fgr import Fgr
@@ -348,3 +349,12 @@ def test_triangles_without_area_have_no_pose_and_others_orthonormal_axes() -> No
     flat[:, 2, ::2] = flat[:, 1, ::2]
     for pair in ((flat, triangles), (triangles, flat), (flat, flat)):
         assert ransac_steps.triple_poses(*pair)[0].shape[-1] == 4
+
+
+def test_principal_axes_are_ranked_by_400_points_and_the_nearest_share_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[float, int]] = []
+    monkeypatch.setattr(pca_module, "candidates", lambda a, b, *rest: (given.append(rest), candidates(a, b, *rest))[1])
+    source, target, _ = turned_pair(20, n=900)
+    solve(PrincipalAxes(), source, target)
+    solve(PrincipalAxes(share=0.5), source, target)
+    assert given == [(0.8, 400), (0.5, 400)]
