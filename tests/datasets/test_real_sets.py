@@ -109,7 +109,7 @@ def test_a_bad_fragment_stops_the_set_or_takes_its_pairs_with_it(scene):
     with pytest.raises(InputError, match=r"cloud_bin_2\.ply: .*--skip-bad"):
         len(fragments(scene))
     dataset = fragments(scene, skip_bad="true")
-    assert len(dataset) == 3 and "1 files are left out" in dataset.remarks[0]
+    assert len(dataset) == 3 and "1 file is left out" in dataset.remarks[0]
     assert len(fragments(scene, skip_bad="true")) == 3  # from the cache
 
 

@@ -31,7 +31,7 @@ def test_a_second_pair_leaves_nothing_of_the_first_and_no_file_of_others_is_touc
     cloud = np.loadtxt("a.xyz")
     np.savetxt("holes.xyz", np.vstack([np.full((5, 3), np.nan), cloud]))
     call("holes.xyz", "b.ply", "--methods", "good", "identity", "--points", 100, "--out", "o")
-    assert "holes.xyz: rows of NaN (no return of the scanner) are left out (5)" in capsys.readouterr().out
+    assert "holes.xyz: left out 5 of 905 rows of NaN (nothing was measured there)" in capsys.readouterr().out
     (files / "o" / "poses" / "mine.txt").write_text("mine")
     call("a.xyz", "b.ply", "--methods", "bad_exit", "identity", "--points", 100, "--out", "o")
     assert sorted(f.name for f in (files / "o" / "poses").iterdir()) == ["identity.txt", "mine.txt"]
