@@ -88,7 +88,8 @@ def main(count: int = 400) -> int:
     print(f"{'all':26}{total.total():6}{total['refused']:9}{total['read']:6}{total['broken']:8}")
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     print(
-        f"slowest file {slowest:.1f} s (limit {MIN_SECONDS:g} s), largest child {peak / 1e9:.2f} GB (limit {MIN_MEMORY / 1e9:g} GB)"
+        f"slowest file {slowest:.1f} s (limit {MIN_SECONDS:g} s), "
+        f"largest child {peak / 1e9:.2f} GB (limit {MIN_MEMORY / 1e9:g} GB)"
     )
     print(f"{len(commands)} of the refused files by bench.py pair: (exit code, lines) {dict(codes)}")
     print("\n".join(broken))

@@ -160,14 +160,21 @@ def _without_sentinels(geometry: Geometry) -> Geometry:
 def _most_frequent(points: Array) -> NDArray[np.bool_] | None:
     """Return which rows (N,) are the most frequent point, if these are a tenth or more, at least 3, and not all."""
     least = max(MIN_POINTS, SENTINEL_SHARE * len(points))
-    x, counts = np.unique(points[:, 0], return_counts=True)
-    for value in x[counts >= least]:
-        rows = np.flatnonzero(points[:, 0] == value)
-        rest, times = np.unique(points[rows, 1:], axis=0, return_counts=True)
-        if least <= times.max() < len(points):
-            row = rest[times.argmax()]
-            return np.asarray((points == (value, row[0], row[1])).all(axis=1))
-    return None
+    found = [rows for rows in _repeated(points, np.arange(len(points)), 0, least) if len(rows) < len(points)]
+    if not found:
+        return None
+    is_repeated = np.zeros(len(points), dtype=np.bool_)
+    is_repeated[max(found, key=len)] = True
+    return is_repeated
+
+
+def _repeated(points: Array, rows: NDArray[np.intp], axis: int, least: float) -> list[NDArray[np.intp]]:
+    """Return those of the rows that are equal from an axis on, in groups of at least `least`."""
+    if axis == points.shape[1]:
+        return [rows]
+    values, counts = np.unique(points[rows, axis], return_counts=True)
+    groups = [rows[points[rows, axis] == value] for value in values[counts >= least]]
+    return [found for group in groups for found in _repeated(points, group, axis + 1, least)]
 
 
 def _left_out(geometry: Geometry, rows: NDArray[np.bool_], what: str) -> Geometry:

@@ -78,9 +78,9 @@ def _answer(request: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else "it is damaged"
         return {"error": f"cannot be read ({reason})", "kind": "MalformedFile"}, {}
-    except Exception as error:  # libraries raise any exception on damaged files
+    except Exception:  # libraries raise any exception on damaged files
         suffix = Path(request["file"]).suffix.lower()
-        return {"error": f"is damaged, or no {suffix} file ({type(error).__name__})", "kind": "MalformedFile"}, {}
+        return {"error": f"is damaged, or no {suffix} file", "kind": "MalformedFile"}, {}
     meta: dict[str, Any] = {}
     if isinstance(result, Geometry):
         meta = {"remarks": result.remarks, "step": result.step}

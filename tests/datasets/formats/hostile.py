@@ -110,7 +110,7 @@ BOMBS = {
     "pickle.npy": files.npy(np.array([[1, 2, object]], dtype=object), pickled=True),
     "member_4e9.npz": zip_with_declared_size(4_000_000_000),
     "member_short.npz": zip_with_declared_size(100),
-    "zeros.npz": zeros_npz(60),
+    "zeros.npz": zeros_npz(20),
     "points_4e9.las": files.las()[:107] + b"\xff\xff\xff\xff" + files.las()[111:],
     "records_4e9.las": files.las()[:100] + b"\xff\xff\xff\xff" + files.las()[104:],
     "record_of_0.las": files.las()[:105] + b"\0\0" + files.las()[107:],

@@ -37,8 +37,8 @@ def test_attributes_and_faces_are_read_as_they_were_written(tmp_path, faces):
 
 def test_ascii_with_other_elements_and_lists_is_read(tmp_path):
     head = "ply\nformat ascii 1.0\ncomment x\nobj_info y\nelement vertex 4\nproperty double x\nproperty double y\n"
-    head += "property double z\nproperty uchar red\nelement range_grid 3\nproperty list uchar int vertex_indices\nelement face 2\n"
-    head += "property list uchar int vertex_index\nproperty uchar flag\nend_header\n"
+    head += "property double z\nproperty uchar red\nelement range_grid 3\nproperty list uchar int vertex_indices\n"
+    head += "element face 2\nproperty list uchar int vertex_index\nproperty uchar flag\nend_header\n"
     body = "0 0 0 1\n1 0 0 2\n0 1 0 3\n0.1 0.2 500000.123 4\n1 0\n0\n1 3\n3 0 1 2 9\n4 0 1 2 3 8\n"
     (tmp_path / "a.ply").write_text(head + body)
     read = formats.read(tmp_path / "a.ply")

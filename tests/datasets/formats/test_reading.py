@@ -94,7 +94,7 @@ def test_hostile_files_load_or_are_one_line_with_their_name(tmp_path, capfd):
     folder = tmp_path / "hostile"
     folder.mkdir()
     (tmp_path / "good.npy").write_bytes(npy())
-    files, refused = corpus(folder, 80), 0
+    files, refused = corpus(folder, 64), 0
     for file in files:
         result = outcome(file)
         if isinstance(result, str):
