@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.pair.kind import guess_kind
 from common.errors import InputError
 from common.keys import rng
+from common.kinds import DataKind
 from datasets import formats
 from datasets.base import sample_triangles, triangle_areas
 
@@ -72,6 +74,7 @@ class Scans:
         spacing: median distance to the nearest neighbour, of the coarser subsampled cloud.
         ratio: size of the larger cloud divided by that of the smaller.
         notes: sentences that describe how the clouds were processed.
+        kind: kind of the data, to which methods adapt their settings.
     """
 
     source: Cloud
@@ -82,6 +85,7 @@ class Scans:
     spacing: float
     ratio: float = 1.0
     notes: list[str] = field(default_factory=list)
+    kind: DataKind = DataKind.OBJECTS
 
     @property
     def comparable(self) -> bool:
@@ -111,13 +115,14 @@ class Scans:
         return pose
 
 
-def open_scans(files: tuple[Path, Path], points: int, factor: float | None) -> Scans:
+def open_scans(files: tuple[Path, Path], points: int, factor: float | None, kind: DataKind | None = None) -> Scans:
     """Read source and target.
 
     Args:
         files: source and target, in any format of `datasets.formats`.
         points: most points of each cloud for the methods.
         factor: factor of the source's coordinates; None to detect different units.
+        kind: kind of the data; None to guess it from the clouds.
 
     Raises:
         InputError: a file is unreadable, or all its points are equal.
@@ -137,7 +142,10 @@ def open_scans(files: tuple[Path, Path], points: int, factor: float | None) -> S
     notes += [note for c in zip((source, target), spacings, strict=True) for note in _precision_notes(*c)]
     notes += [note for c in (source, target) for note in _subsampling_notes(c)]
     notes += [apart] if apart else []
-    return Scans(source, target, scale, shifts, min(both), max(spacings), max(both) / min(both), notes)
+    scans = Scans(source, target, scale, shifts, min(both), max(spacings), max(both) / min(both), notes)
+    kind, reason = (kind, "--kind") if kind else guess_kind(*scans.method_input())
+    notes.append(f"settings of methods are those for {kind}: {reason}")
+    return replace(scans, kind=kind)
 
 
 def unit_factor(source: float, target: float) -> float:

@@ -30,6 +30,8 @@ MIN_SECONDS, BYTES_PER_SECOND = 20.0, 10_000_000
 """Time for a file: at least 20 s, and a second more for every 10 MB."""
 MIN_MEMORY, MEMORY_RATIO = 2_000_000_000, 8
 """Memory for a file: at least 2 GB, and 8 times its size."""
+MAX_MESSAGE = 300
+"""Most characters of a message."""
 _THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 Answer = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
@@ -126,6 +128,12 @@ def _size_on_disk(file: Path) -> int:
     return min(stat.st_size, 512 * getattr(stat, "st_blocks", stat.st_size))
 
 
+def with_fix(error: Exception, fix: str) -> str:
+    """Return the message of an error as one printable line, with a fix if it has none."""
+    message = printable(" ".join(str(error).split())[:MAX_MESSAGE])
+    return message if ";" in message else f"{message}; {fix}"
+
+
 def read_geometry(reader: Callable[[Path], Geometry], file: Path) -> Geometry:
     """Read a file by a reader of this package or of `datasets`, in the child.
 
@@ -152,7 +160,7 @@ def read_fields(file: Path, required: Sequence[str], optional: Sequence[str] = (
     try:
         _, arrays = _CHILD.call(read_hdf5, file, *required, *optional)
     except MalformedFile as error:
-        raise InputError(f"{file}: {printable(str(error))}; {again}") from error
+        raise InputError(f"{file}: {with_fix(error, again)}") from error
     present = arrays.pop("#names").tolist()
     if missing := [name for name in required if name not in arrays]:
         raise InputError(f"{file}: no field '{missing[0]}' (it has {', '.join(present) or 'none'}); {again}")

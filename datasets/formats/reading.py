@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from common.errors import InputError, MalformedFile
-from common.text import printable
 from datasets.formats.arrays import read_npy, read_npz
 from datasets.formats.geometry import Geometry
 from datasets.formats.las import read_las
-from datasets.formats.limited import read_geometry
+from datasets.formats.limited import read_geometry, with_fix
 from datasets.formats.meshes import read_obj, read_off, read_stl
 from datasets.formats.pcd import read_pcd
 from datasets.formats.ply import read_ply
@@ -39,6 +38,8 @@ READERS: dict[str, Reader] = {
     ".las": read_las,
 }
 """Reader of each suffix."""
+FIX = "fix or remove it"
+"""Fix of a file whose fault suggests none."""
 QUIET_S, TERMINAL_INTERVAL_S, LOG_INTERVAL_S = 2.0, 0.2, 20.0
 """Seconds until the progress of reading is shown, and between two updates in a terminal and in a log."""
 
@@ -74,10 +75,9 @@ def read(file: Path, finish: Finish | None = None, reader: Reader | None = None)
         geometry = read_geometry(reader, file)
         return finish(geometry) if finish else geometry
     except NoTable as error:
-        raise NoPoints(f"{file}: {printable(str(error))}; fix or remove it") from error
+        raise NoPoints(f"{file}: {with_fix(error, FIX)}") from error
     except ValueError as error:
-        message = printable(" ".join(str(error).split())[:300])
-        raise InputError(f"{file}: {message}{'' if ';' in message else '; fix or remove it'}") from error
+        raise InputError(f"{file}: {with_fix(error, FIX)}") from error
 
 
 class Readings(NamedTuple):
