@@ -88,7 +88,7 @@ def test_plugins_take_the_next_free_look():
     with style.drawing(style.Drawing(("icp", *names))):
         looks = [style.look(name, "global") for name in names]
     free = style._table()["free"]
-    assert [look.colour for look in looks[:10]] == free
+    assert [look.colour for look in looks[: len(free)]] == free
     assert len({(look.colour, look.dashes) for look in looks}) == len(looks)
 
 
