@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import InputError
+from common.kinds import DataKind
 from datasets.base import Pair, PairSet
 from datasets.cache import Arrays, load_or_compute
 from datasets.formats import read_all, skipped_remark
@@ -46,6 +47,7 @@ class Fragments(PairSet):
         "put a folder a scene, with cloud_bin_*.ply or .pcd and gt.log (for 3DMatch: vision.princeton.edu/projects/2016/"
         "3DMatch, geometric registration benchmark), below DATA, where DATA is --data or $BENCH_DATA, and give its path"
     )
+    kind = DataKind.SCANS
     path: str = "3dmatch"
     min_overlap: float = 0.0
     near: float = 0.0375
