@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from common import portable
 from common.errors import unknown
 from common.keys import rng
+from common.kinds import DataKind
 from datasets.base import Pair, PairSet
 from datasets.cache import Arrays, load_or_compute
 from datasets.indoor.camera import Camera
@@ -49,6 +52,7 @@ class Rooms(PairSet):
     shuffled = False
     licence = "written for this project, under its licence (MIT)"
     where = "no files are needed: the rooms are generated"
+    kind = DataKind.SCANS
     split: str = "test"
     scenes: int = 50
 
@@ -131,13 +135,13 @@ def select_pairs(fragments: list[Fragment]) -> Arrays:
         "poses": np.array([fragment.pose for fragment in fragments]),
         "pairs": np.array([pairs[k] for k in chosen], dtype=np.int64).reshape(-1, 2),
         "overlap": np.array([share[k] for k in chosen]),
-        "information": np.array(
-            [information(clouds[pairs[k][1]], clouds[pairs[k][0]], T[k]) for k in chosen]
-        ).reshape(-1, 6, 6),
+        "information": np.array([information(clouds[pairs[k][1]], clouds[pairs[k][0]], T[k]) for k in chosen]).reshape(
+            -1, 6, 6
+        ),
     }
 
 
-def information(source: Array, target: Array, T: Matrix) -> Array:
+def information(source: NDArray[Any], target: NDArray[Any], T: Matrix) -> Array:
     """Compute the matrix (6, 6) of `gt.info` for clouds (N, 3) and (M, 3): the sum of GᵀG over the matches within `NEAR`.
 
     G = [I | -[p]ₓ], with p the source point at the true pose T (4, 4).

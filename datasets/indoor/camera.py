@@ -95,9 +95,7 @@ def render(triangles: Mesh, pose: Matrix, camera: Camera) -> View:
     return _nearest(volume[triangle] / total[front], triangle, pixel, normals, camera)
 
 
-def _nearest(
-    depth: Array, triangle: NDArray[np.intp], pixel: NDArray[np.intp], normals: Array, camera: Camera
-) -> View:
+def _nearest(depth: Array, triangle: NDArray[np.intp], pixel: NDArray[np.intp], normals: Array, camera: Camera) -> View:
     """Keep the smallest depth of every pixel, and the cosine at its triangle (the last of equally near ones)."""
     rays = camera.rays.reshape(-1, 3)
     nearest = np.full(len(rays), np.inf)

@@ -73,7 +73,7 @@ def _viewpoint(rng: Random, room: Room) -> Array:
     spread = np.array([0.35, 0.35, 1.1]), np.array([room.width - 0.35, room.length - 0.35, 1.8])
     for gap in [0.5] * 30 + [0.35] * 30:
         position = rng.uniform(*spread)
-        if room.is_free(*position, gap):
+        if room.is_free(position, gap):
             break
     return np.asarray(position)
 
@@ -84,7 +84,7 @@ def _path(rng: Random, room: Room, centre: Array, about: Array) -> Path:
     start = centre
     for _ in range(20):
         candidate = (centre + rng.standard_normal(3) * [0.7, 0.7, 0.2]).clip(low, high)
-        if room.is_free(*candidate, 0.3):
+        if room.is_free(candidate, 0.3):
             start = candidate
             break
     end = (start + rng.standard_normal(3) * [0.2, 0.2, 0.08]).clip(low, high)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from common import portable
-from datasets.shapes40 import GENERATORS
 from datasets.shapes.primitives import Mesh, Random, Span, boxes, chance, join, move, revolve, sheet, stretch, turn
+from datasets.shapes40 import GENERATORS
 
 SIZES: dict[str, Span] = {
     "bathtub": (1.5, 1.8), "bed": (1.9, 2.2), "bench": (1.1, 1.6), "bookshelf": (1.2, 2.1), "chair": (0.8, 1.15),
@@ -57,7 +57,9 @@ def filled_shelf(rng: Random) -> Mesh:
     for z in levels[:-1]:
         x = -width / 2 + 0.03
         while x < width / 2 - 0.1:
-            thick, height, inset = rng.uniform(np.array([0.02, 0.5 * gap, 0.0]), np.array([0.16, 0.95 * gap, 0.4 * deep]))
+            thick, height, inset = rng.uniform(
+                np.array([0.02, 0.5 * gap, 0.0]), np.array([0.16, 0.95 * gap, 0.4 * deep])
+            )
             if chance(rng, 0.75):
                 low.append((x, -deep / 2 + inset, z))
                 high.append((min(x + thick, width / 2 - 0.03), deep / 2 - 0.02, z + height))
@@ -109,7 +111,9 @@ def carton(rng: Random) -> Mesh:
     x, y, z = rng.uniform(0.08, 0.55, 3)
     if chance(rng, 0.25):
         radius = rng.uniform(0.1, 0.2)
-        return coarse(revolve([(0, 0), (0.8 * radius, 0), (radius, 2.2 * radius), (0.95 * radius, 2.2 * radius), (0, 0.05)], 16))
+        return coarse(
+            revolve([(0, 0), (0.8 * radius, 0), (radius, 2.2 * radius), (0.95 * radius, 2.2 * radius), (0, 0.05)], 16)
+        )
     return turn(boxes([(-x / 2, -y / 2, 0)], [(x / 2, y / 2, z)]), "z", rng.uniform(0, np.pi))
 
 

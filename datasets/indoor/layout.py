@@ -8,7 +8,7 @@ import numpy as np
 
 from datasets.indoor.furniture import carton, counter, extent, filled_shelf, flight, heap, shape
 from datasets.indoor.walls import fixtures, panel, to_side, wall
-from datasets.shapes.primitives import Mesh, Random, Span, chance, join, move, one_of, turn
+from datasets.shapes.primitives import Array, Mesh, Random, Span, chance, join, move, one_of, turn
 
 TABLES = ("desk", "table", "dresser", "night_stand", "tv_stand", "bench")
 """Categories with clutter on their tops."""
@@ -99,8 +99,9 @@ class Room:
         self.parts.append(mesh)
         self.taken.append((float(x0), float(x1), float(y0), float(y1), float(z1)))
 
-    def is_free(self, x: float, y: float, z: float, gap: float) -> bool:
-        """Return whether a point is in the room and at least `gap` from its walls and from all furniture as high as it."""
+    def is_free(self, place: Array, gap: float) -> bool:
+        """Return whether a place (3,) is in the room and at least `gap` from its walls and from all furniture as high as it."""
+        x, y, z = place.tolist()
         inside = gap <= x <= self.width - gap and gap <= y <= self.length - gap and z <= self.height - 0.3
         return inside and not any(
             a - gap < x < b + gap and c - gap < y < d + gap and z < top + 0.15 for a, b, c, d, top in self.taken

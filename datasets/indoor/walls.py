@@ -38,7 +38,9 @@ def wall(rng: Random, length: float, height: float, door: bool, windows: int) ->
     for is_door in [True] * door + [False] * windows:
         width = rng.uniform(0.8, 1.1) if is_door else rng.uniform(0.7, 1.8)
         start = rng.uniform(0.2, max(0.25, length - width - 0.2))
-        if start + width > length - 0.1 or any(start < b + 0.2 and start + width > a - 0.2 for (a, b), _, _ in openings):
+        if start + width > length - 0.1 or any(
+            start < b + 0.2 and start + width > a - 0.2 for (a, b), _, _ in openings
+        ):
             continue
         low = 0.0 if is_door else rng.uniform(0.7, 1.1)
         high = min(height - 0.1, 2.05 if is_door else low + rng.uniform(0.9, 1.5))

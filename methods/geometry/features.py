@@ -23,6 +23,8 @@ Matches = NDArray[np.intp]
 Normals = NDArray[np.float64]
 Row = Sequence[float]
 
+FEATURES = ("fpfh", "learned")
+"""Local features by which points are matched."""
 ORIENTATIONS = ("outward", "tangent_plane", "none")
 """Ways to orient normals, see `normals`."""
 _ROUNDING = 4 * float(np.finfo(np.float32).eps)
@@ -181,9 +183,10 @@ def require_positive(method: Method, *but: str) -> None:
 
 
 class FeatureMethod(Method):
-    """Base of the methods on FPFH matches. Radii are fractions of the pair's scale.
+    """Base of the methods on matches of local features. Radii are fractions of the pair's scale.
 
     Parameters:
+        features: "fpfh", or "learned" for the descriptor that was trained on `rooms`, which has no other parameters.
         normal_radius: neighbourhood of the normals.
         feature_radius: neighbourhood of the FPFH features (Rusu 2009).
         feature_neighbours: maximum number of neighbours of FPFH within that radius.
@@ -197,6 +200,7 @@ class FeatureMethod(Method):
         "orientation": ORIENTATIONS,
     }
 
+    features: str = "fpfh"
     normal_radius: float = 0.2
     feature_radius: float = 0.5
     feature_neighbours: int = 100
@@ -206,13 +210,38 @@ class FeatureMethod(Method):
         require_positive(self)
         if self.orientation not in ORIENTATIONS:
             raise unknown("orientation", self.orientation, ORIENTATIONS)
+        if self.features not in FEATURES:
+            raise unknown("features", self.features, FEATURES)
+
+    def setup(self, device: str, seed: int, domain: str) -> None:
+        """Load the weights of learned features; see `Method.setup`."""
+        if self.features == "learned":
+            from methods.geometry.learned_matches import LearnedMatcher
+
+            self.state["matcher"] = LearnedMatcher.load()
+            self.note(**self.state["matcher"].provenance)
 
     def matches(self, pair: UnitPair) -> Matches:
-        """Return index pairs (K, 2), K >= 3, of source and target points that are mutual nearest neighbours in FPFH space.
+        """Return index pairs (K, 2), K >= 3, of source and target points that are mutual nearest neighbours in feature space.
 
         Raises:
             NoSolution: fewer than 3 matches.
         """
+        matches = self._learned_matches(pair) if self.features == "learned" else self._fpfh_matches(pair)
+        self.note(matches=len(matches))
+        if len(matches) < 3:
+            raise NoSolution(f"{len(matches)} mutual matches of {self.features} features; a pose needs 3")
+        return matches
+
+    def _learned_matches(self, pair: UnitPair) -> Matches:
+        matcher = self.state["matcher"]
+        with self.stage("features"):
+            described = [matcher.describe(cloud) for cloud in (pair.source, pair.target)]
+        with self.stage("matching"):
+            found: Matches = matcher.mutual(*described)
+        return found
+
+    def _fpfh_matches(self, pair: UnitPair) -> Matches:
         reg = open3d().pipelines.registration
         with self.stage("normals"):
             clouds = [
@@ -223,11 +252,7 @@ class FeatureMethod(Method):
             features = [reg.compute_fpfh_feature(cloud, search) for cloud in clouds]
         with self.stage("matching"):
             # ratio 0: never fall back to one-way matches if few are mutual
-            matches = np.asarray(reg.correspondences_from_features(*features, True, 0.0), dtype=np.intp).reshape(-1, 2)
-        self.note(matches=len(matches))
-        if len(matches) < 3:
-            raise NoSolution(f"{len(matches)} mutual FPFH matches; a pose needs 3")
-        return matches
+            return np.asarray(reg.correspondences_from_features(*features, True, 0.0), dtype=np.intp).reshape(-1, 2)
 
     def matched_points(self, pair: UnitPair, limit: int) -> tuple[Points, Points]:
         """Return the matched points (K, 3) of both clouds, evenly subsampled to at most `limit` matches.

@@ -29,8 +29,8 @@ def neighbours(cloud: Points, keys: Points, radius: float, count: int, threads: 
 
     support = thinned(cloud, radius / CELLS)
     count = min(count, len(support))
-    distance, index = cKDTree(support).query(keys, count, distance_upper_bound=radius, workers=threads)
-    distance, index = distance.reshape(len(keys), count), index.reshape(len(keys), count)
+    found_at = cKDTree(support).query(keys, count, distance_upper_bound=radius, workers=threads)
+    distance, index = (np.reshape(part, (len(keys), count)) for part in found_at)
     found = np.isfinite(distance).sum(axis=1)
     cyclic = np.arange(count) % np.maximum(found, 1)[:, None]
     rows = np.take_along_axis(index, cyclic, axis=1)

@@ -56,7 +56,9 @@ def load() -> tuple[Any, str]:
     return network.eval(), sha256(WEIGHTS)
 
 
-def describe(network: DescriptorNet, cloud: Points, keys: Points, metre: float, threads: int = 1) -> NDArray[np.float32]:
+def describe(
+    network: DescriptorNet, cloud: Points, keys: Points, metre: float, threads: int = 1
+) -> NDArray[np.float32]:
     """Compute the unit descriptors (K, D) of keys (K, 3).
 
     Args:

@@ -23,8 +23,8 @@ from datasets.base import PairSet
 from datasets.conditions import condition
 from datasets.registry import AnySet, DataRegistry
 from methods.learned import descriptor
-from methods.learned.training_config import Settings, add_arguments, command_of, settings_of
 from methods.learned.trained import Trained
+from methods.learned.training_config import Settings, add_arguments, command_of, settings_of
 from methods.learned.training_curve import Curve, plot_curve, provenance, write_curve
 from methods.learned.training_data import Batch, collate, generate, part_of, points_at, prefetch
 from methods.learned.weights import MALLOC, Card, read_tensors, save

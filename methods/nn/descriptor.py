@@ -36,7 +36,7 @@ class DescriptorConfig:
     widths: tuple[int, ...] = (32, 64, 128)
     hidden: int = 128
     outputs: int = 32
-    keys: int = 192
+    keys: int = 128
     temperature: float = 0.07
     apart: float = 0.1
 
@@ -65,9 +65,7 @@ class DescriptorNet(nn.Module):
         self.config = config
         self.scales = nn.ModuleList(_point_layers((3, *config.widths)) for _ in config.radii)
         pooled = config.widths[-1] * len(config.radii)
-        self.head = nn.Sequential(
-            nn.Linear(pooled, config.hidden), nn.ReLU(), nn.Linear(config.hidden, config.outputs)
-        )
+        self.head = nn.Sequential(nn.Linear(pooled, config.hidden), nn.ReLU(), nn.Linear(config.hidden, config.outputs))
 
     def forward(self, patches: list[Tensor]) -> Tensor:
         """Compute unit descriptors (K, D) of the patches (K, P, 3) of each scale."""
