@@ -16,13 +16,13 @@ from common.kinds import DataKind
 from datasets.base import Pair, PairSet
 from datasets.cache import Arrays, load_or_compute
 from datasets.indoor.camera import Camera
-from datasets.indoor.fragments import Fragment, fragment, paths
+from datasets.indoor.fragments import FRAMES, Fragment, fragment, paths
 from datasets.indoor.layout import KINDS, furnished
 from datasets.poses import Matrix, inverse, move
 from datasets.scans import cloud_at, concatenate_clouds, overlaps
 from datasets.shapes.primitives import Array
 
-_VERSION = 1
+_VERSION = 2
 """Part of the key of the cache, increased when the rooms change."""
 FRAGMENTS = 4
 """Fragments of a scene."""
@@ -34,6 +34,8 @@ NEAR = 0.0375
 """Distance in metres up to which two points are of the same part of the surface, as in 3DMatch."""
 LEAST_POINTS = 2500
 """Points that every fragment of a scene has."""
+NOISE = (1.0, 3.0)
+"""Range of the factor of the sensor's noise. Real noise is correlated between pixels and frames, and fusion removes less of it."""
 _ATTEMPTS = 20
 """Rooms that are tried for a scene until one has enough pairs."""
 
@@ -97,8 +99,17 @@ def relative(target: Matrix, source: Matrix) -> Matrix:
     return portable.product(inverse(target), source)
 
 
-def scene_arrays(split: str, number: int, camera: Camera | None = None, frames: int = 30) -> Arrays:
-    """Generate the fragments and pairs of a scene; `camera` and `frames` by default those of the data set.
+def scene_arrays(
+    split: str, number: int, camera: Camera | None = None, frames: int = FRAMES, least: int = LEAST_POINTS
+) -> Arrays:
+    """Generate the fragments and pairs of a scene.
+
+    Args:
+        split: "train" or "test".
+        number: of the scene.
+        camera: by default that of the data set.
+        frames: of a fragment.
+        least: points that every fragment must have.
 
     Returns:
         `points` and `start` (see `scans.concatenate_clouds`), `poses` (4, 4, 4), `pairs` (3, 2) target and source, `overlap`
@@ -106,7 +117,7 @@ def scene_arrays(split: str, number: int, camera: Camera | None = None, frames: 
     """
     arrays: Arrays = {}
     for attempt in range(_ATTEMPTS):
-        arrays = select_pairs(scene_fragments(split, number, attempt, camera or Camera(), frames))
+        arrays = select_pairs(scene_fragments(split, number, attempt, camera or Camera(), frames), least)
         if len(arrays["pairs"]) == PAIRS:
             return arrays
     raise ValueError(f"scene {number} of {split}: none of {_ATTEMPTS} rooms has {PAIRS} pairs that overlap")
@@ -117,14 +128,14 @@ def scene_fragments(split: str, number: int, attempt: int, camera: Camera, frame
     draw = rng("rooms", split, number, attempt)
     room = furnished(draw, KINDS[scene_name(split, number).split("_")[0]])
     triangles = room.triangles
-    sensor = replace(camera, noise=camera.noise * draw.uniform(0.6, 1.2))
+    sensor = replace(camera, noise=camera.noise * draw.uniform(*NOISE))
     return [fragment(draw, triangles, path, sensor, frames) for path in paths(draw, room, FRAGMENTS)]
 
 
-def select_pairs(fragments: list[Fragment]) -> Arrays:
+def select_pairs(fragments: list[Fragment], least: int = LEAST_POINTS) -> Arrays:
     """Return the arrays of fragments (see `scene_arrays`) with the pairs of lowest, middle and highest overlap in range."""
     clouds = [fragment.points.astype(np.float32) for fragment in fragments]
-    empty = min(map(len, clouds)) < LEAST_POINTS
+    empty = min(map(len, clouds)) < least
     pairs = [] if empty else list(combinations(range(len(clouds)), 2))
     T = [relative(fragments[target].pose, fragments[source].pose) for target, source in pairs]
     share = overlaps(clouds.__getitem__, pairs, T, NEAR)
@@ -154,4 +165,5 @@ def information(source: NDArray[Any], target: NDArray[Any], T: Matrix) -> Array:
     zero, one = np.zeros_like(x), np.ones_like(x)
     G = np.array([[one, zero, zero, zero, z, -y], [zero, one, zero, -z, zero, x], [zero, zero, one, y, -x, zero]])
     products = G[:, :, None] * G[:, None]
-    return portable.total(np.moveaxis(portable.total(products), -1, 0)) if len(x) else np.zeros((6, 6))
+    sums = portable.total(products)
+    return portable.total(np.swapaxes(sums, 0, 2)) if len(x) else np.zeros((6, 6))

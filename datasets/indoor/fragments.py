@@ -55,7 +55,7 @@ def paths(rng: Random, room: Room, count: int) -> list[Path]:
     about = _attraction(rng, room)
     for _ in range(50):
         centre = _viewpoint(rng, room)
-        if 1.0 < portable.norm(about - centre) < 2.6:
+        if 0.9 < portable.norm(about - centre) < 2.2:
             break
     return [_path(rng, room, centre, about) for _ in range(count)]
 

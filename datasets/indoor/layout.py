@@ -32,7 +32,7 @@ class Kind:
     along: tuple[str, ...]
     free: tuple[str, ...]
     small: tuple[str, ...]
-    many: tuple[int, int] = (8, 18)
+    many: tuple[int, int] = (12, 24)
     share: int = 2
 
 
@@ -55,10 +55,10 @@ KINDS: dict[str, Kind] = {
     ),
     "bathroom": Kind(
         (1.9, 3), (2.2, 3.5), ("bathtub", "toilet", "sink", "night_stand", "curtain", "shelf"),
-        ("stool",), ("bottle", "cup", "bowl", "vase"), (4, 10), 1,
+        ("stool",), ("bottle", "cup", "bowl", "vase"), (6, 14), 1,
     ),
     "corridor": Kind(
-        (1.4, 2.3), (5, 9), ("bench", "shelf", "plant", "stairs", "wardrobe"), ("chair",), ("cup", "vase"), (0, 6), 1,
+        (1.4, 2.3), (5, 9), ("bench", "shelf", "plant", "stairs", "wardrobe"), ("chair",), ("cup", "vase"), (1, 8), 1,
     ),
 }  # fmt: skip
 """Kinds of rooms by name."""
@@ -118,7 +118,7 @@ def furnished(rng: Random, kind: Kind) -> Room:
         _at_wall(rng, room, kind, one_of(rng, *kind.along), doors)
     for _ in range(int(rng.integers(kind.many[0] // 3, kind.many[1] // 2 + 1))):
         _in_the_open(rng, room, kind, one_of(rng, *kind.free))
-    for _ in range(int(rng.integers(0, 9))):
+    for _ in range(int(rng.integers(2, 15))):
         _try(rng, room, one_of(rng, carton, heap)(rng))
     return room
 
@@ -205,7 +205,7 @@ def _try(rng: Random, room: Room, mesh: Mesh) -> Mesh | None:
 def _clutter(rng: Random, room: Room, kind: Kind, table: Mesh, top: float) -> None:
     """Put small things on a table of a height."""
     (x0, y0, _), (x1, y1, _) = table.min(axis=(0, 1)), table.max(axis=(0, 1))
-    for _ in range(int(rng.integers(1, 7))):
+    for _ in range(int(rng.integers(3, 14))):
         source = rng.random()
         thing = shape(rng, one_of(rng, *kind.small)) if source < 0.65 else (carton(rng) if source < 0.85 else heap(rng))
         size = extent(thing)

@@ -110,7 +110,7 @@ def radiator(start: float, end: float, low: float, high: float) -> Mesh:
 def fixtures(rng: Random, length: float, height: float) -> Mesh:
     """Build pictures, boards, pillars, beams and shelf boards at random places of a wall."""
     parts = []
-    for _ in range(int(rng.integers(1, 6))):
+    for _ in range(int(rng.integers(3, 10))):
         width, tall, deep = rng.uniform(np.array([0.2, 0.2, 0.01]), np.array([1.2, 0.9, 0.06]))
         kind = rng.random()
         if kind < 0.15:  # pillar

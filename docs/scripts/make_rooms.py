@@ -29,14 +29,14 @@ ROOT = Path(__file__).resolve().parents[2]
 VOXEL, NEAR = 0.025, 0.1
 """Grid to which clouds are thinned before they are compared, and the radius of neighbourhoods and of correct matches."""
 BINS = (0.1, 0.3, 0.5, 0.7, 0.9)
-MOST_PAIRS = 60
+MOST_PAIRS = 45
 
 
 def surface(cloud: NDArray[Any]) -> tuple[float, float, float, float]:
     """Return points, median spacing (mm), share of planar points, and median distance (mm) to their planes."""
     points = thinned(np.asarray(cloud, dtype=np.float64), VOXEL)
     tree = cKDTree(points)
-    sample = points[:: max(1, len(points) // 1000)]
+    sample = points[:: max(1, len(points) // 400)]
     spacing = np.median(tree.query(sample, 2)[0][:, 1])
     spreads = []
     for rows in tree.query_ball_point(sample, NEAR):
@@ -53,7 +53,7 @@ def normal_noise(pair: Pair) -> float:
     source = move(pair.T_target_source, source)
     trees = cKDTree(source), cKDTree(target)
     angles = []
-    for point in source[:: max(1, len(source) // 300)]:
+    for point in source[:: max(1, len(source) // 150)]:
         rows = [tree.query_ball_point(point, NEAR) for tree in trees]
         if min(map(len, rows)) < 12:
             continue
