@@ -88,7 +88,7 @@ def scene_name(split: str, number: int) -> str:
     """Return the name of a scene, which starts with the kind of its room.
 
     >>> scene_name("test", 7)
-    'kitchen_test_0007'
+    'corridor_test_0007'
     """
     names = [name for name, kind in KINDS.items() for _ in range(kind.share)]
     return f"{names[rng('rooms', split, number, 'kind').integers(len(names))]}_{split}_{number:04d}"

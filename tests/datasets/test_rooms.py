@@ -9,7 +9,7 @@ from datasets.indoor.camera import Camera
 from datasets.poses import move
 from tests.catalog import open_data
 
-SMALL = Camera(width=64, height=48, focal=58.5)
+SMALL = Camera(width=64, height=48, focal=58.5, noise=0.2)
 
 
 @pytest.fixture(scope="module")
