@@ -93,5 +93,5 @@ def _partners(points: Points, T: Pose, tree: object, limit: float) -> tuple[Poin
 def _inlier_share(points: Points, T: Pose, tree: object, n: Points, cell: float) -> float:
     """Return the share of points (K, 3) within a cell of a target point and near its plane."""
     moved, near, partners = _partners(points, T, tree, cell)
-    heights = np.einsum("ij,ij->i", n[partners], moved[near] - tree.data[partners])  # type: ignore[attr-defined]
+    heights = np.einsum("ij,ij->i", n[partners], moved[near] - np.asarray(tree.data)[partners])  # type: ignore[attr-defined]
     return float(np.count_nonzero(np.abs(heights) < INLIER_CELLS * cell) / len(points))
