@@ -35,7 +35,7 @@ NEAR = 0.0375
 LEAST_POINTS = 2500
 """Points that every fragment of a scene has."""
 NOISE = (1.0, 3.0)
-"""Range of the factor of the sensor's noise. Real noise is correlated between pixels and frames, and fusion removes less of it."""
+"""Range of the factor of the sensor's noise, a choice: real noise is correlated, so that fusion removes less of it."""
 _ATTEMPTS = 20
 """Rooms that are tried for a scene until one has enough pairs."""
 

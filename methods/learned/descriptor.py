@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Points = NDArray[np.float64]
 WEIGHTS = WEIGHTS_FOLDER / "descriptor_rooms.safetensors"
 """File of the weights; the command that trains them is on its card."""
+CHUNK = 128
+"""Patches that pass through the network together, a choice: with 1 024 the processor's cache is too small."""
 
 
 class Descriptor(Trained):
@@ -74,5 +76,5 @@ def describe(
     arrays = patches(cloud, keys, radii, network.config.points, threads)
     with torch.inference_mode():
         parts = [torch.from_numpy(array) for array in arrays]
-        described = [network([part[i : i + 1024] for part in parts]) for i in range(0, len(keys), 1024)]
+        described = [network([part[i : i + CHUNK] for part in parts]) for i in range(0, len(keys), CHUNK)]
     return np.asarray(torch.cat(described).numpy())

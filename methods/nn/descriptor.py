@@ -69,9 +69,15 @@ class DescriptorNet(nn.Module):
 
     def forward(self, patches: list[Tensor]) -> Tensor:
         """Compute unit descriptors (K, D) of the patches (K, P, 3) of each scale."""
-        # `max` has a much faster gradient than `amax`; ReLU commutes with it and has fewer numbers after it.
-        pooled = [layers(patch).max(dim=1).values for layers, patch in zip(self.scales, patches, strict=True)]
+        pooled = [self._pooled(layers(patch)) for layers, patch in zip(self.scales, patches, strict=True)]
         return F.normalize(self.head(torch.cat(pooled, dim=1).relu_()), dim=1)
+
+    def _pooled(self, x: Tensor) -> Tensor:
+        """Return the maximum (K, C) over points of x (K, P, C): `max` has the faster gradient, `amax` the faster value.
+
+        ReLU commutes with the maximum and has fewer numbers after it.
+        """
+        return x.max(dim=1).values if self.training else x.amax(dim=1)
 
     def collate(self, problems: Sequence[Any], device: str) -> tuple[list[Tensor], Tensor, Tensor, Tensor]:
         """Return patches (2, B, K, P, 3) of each scale, matched points (B, K, 3) twice, and true poses (B, 4, 4)."""
