@@ -8,7 +8,7 @@ from methods.geometry.ransac import ransac
 
 
 class Ransac(FeatureMethod):
-    """Choose the pose with the most inliers among those of random triples of mutual FPFH matches, and fit it to them.
+    """Choose the pose with the most inliers among those of random triples of mutual matches of features, and fit it to them.
 
     Every iteration is run, without early termination. Otherwise 10 000 and 10 000 000 iterations would be the same method
     wherever a few hundred suffice.

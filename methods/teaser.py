@@ -34,6 +34,7 @@ class Teaser(FeatureMethod):
     def setup(self, device: str, seed: int, domain: str) -> None:
         """Build the library if necessary, so that no pair's time includes it."""
         teaser.prepare()
+        super().setup(device, seed, domain)
 
     def register(self, source: Cloud, target: Cloud) -> Pose:
         """See `Method.register`."""

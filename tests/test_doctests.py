@@ -15,6 +15,7 @@ MODULES = (
     "common.specs",
     "datasets.conditions",
     "datasets.poses",
+    "datasets.rooms",
     "methods.core.base",
     "methods.core.registry",
 )

@@ -31,12 +31,16 @@ ORACLE = "oracle"
 
 @dataclass(frozen=True)
 class ExtraGrid:
-    """Additional problem groups for some methods only, such as ablations over conditions or point counts."""
+    """Additional problem groups for some methods only, such as ablations over conditions or point counts.
+
+    `problems` is the maximum number of problems of each group, None for that of the run.
+    """
 
     methods: tuple[MethodSpec, ...]
     datasets: tuple[DataSetSpec, ...]
     conditions: tuple[ConditionSpec, ...]
     points: tuple[int, ...]
+    problems: int | None = None
 
 
 @dataclass(frozen=True)
@@ -143,7 +147,8 @@ def _to_json(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_to_json(entry) for entry in value]
     if isinstance(value, ExtraGrid):
-        return {f.name: _to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        fields = {f.name: _to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {name: entry for name, entry in fields.items() if name != "problems" or entry is not None}
     return value
 
 
@@ -252,6 +257,7 @@ def _extra_grid(table: Mapping[str, Any], catalog: Catalog) -> ExtraGrid:
         tuple(catalog.data.spec(text) for text in table["datasets"]),
         tuple(ConditionSpec.parse(text) for text in table["conditions"]),
         tuple(table["points"]),
+        table.get("problems"),
     )
 
 

@@ -16,7 +16,7 @@ _COUNTS, _TEXTS, _NUMBER, _COUNT = "a list of whole numbers", "a list of texts",
 TABLES: dict[str, dict[str, str] | None] = {
     "limits": None,
     "timing": {"points": _COUNTS, "rounds": _COUNT, "budget_s": _NUMBER},
-    "more": {"methods": _TEXTS, "datasets": _TEXTS, "conditions": _TEXTS, "points": _COUNTS},
+    "more": {"methods": _TEXTS, "datasets": _TEXTS, "conditions": _TEXTS, "points": _COUNTS, "problems": _COUNT},
 }
 """Tables of a preset that a file may override, with the type of each key; None: any key with a number.
 

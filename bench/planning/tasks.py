@@ -88,10 +88,11 @@ def make_groups(config: RunConfig) -> list[ProblemGroup]:
     """
     groups: dict[str, ProblemGroup] = {}
     for grid in (ExtraGrid(config.methods, config.datasets, config.conditions, config.points), *config.more):
+        grid_config = config if grid.problems is None else replace(config, problems=min(grid.problems, config.problems))
         for dataset in grid.datasets:
             for condition in conditions_for(grid.conditions, dataset):
                 for points in grid.points:
-                    group = make_group(config, dataset, condition, points)
+                    group = make_group(grid_config, dataset, condition, points)
                     methods = groups[group.name].methods if group.name in groups else ()
                     groups[group.name] = replace(group, methods=tuple(dict.fromkeys([*methods, *grid.methods])))
     return list(groups.values())

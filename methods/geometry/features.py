@@ -26,6 +26,8 @@ Matches = NDArray[np.intp]
 Normals = NDArray[np.float64]
 Row = Sequence[float]
 
+FEATURES = ("fpfh", "learned")
+"""Local features by which points are matched."""
 ORIENTATIONS = ("outward", "tangent_plane", "viewpoint", "none")
 """Ways to orient normals, see `normals`."""
 SETTINGS = ("normal_radius", "feature_radius", "feature_neighbours", "orientation")
@@ -189,11 +191,13 @@ def require_positive(method: Method, *but: str) -> None:
 
 
 class FeatureMethod(Method):
-    """Base of the methods on FPFH matches. Radii are fractions of the pair's scale.
+    """Base of the methods on matches of local features. Radii are fractions of the pair's scale.
 
     A setting that is None follows from the kind of the data and the resolution of the clouds (`methods.geometry.settings`).
 
     Parameters:
+        features: "fpfh", or "learned" for the descriptor that was trained on `rooms`; it has no parameters, and clouds are not
+            thinned for it unless `voxel` is given.
         voxel: edge of the cells whose means replace the points; 0 keeps all points, as for objects.
         normal_radius: neighbourhood of the normals; .2 for objects.
         feature_radius: neighbourhood of the FPFH features (Rusu 2009); .5 for objects.
@@ -211,6 +215,7 @@ class FeatureMethod(Method):
     object_distance: ClassVar[float] = 0.06
     """Maximum error of a correct match of whole objects."""
 
+    features: str = "fpfh"
     voxel: float | None = None
     normal_radius: float | None = None
     feature_radius: float | None = None
@@ -223,6 +228,16 @@ class FeatureMethod(Method):
             raise InputError(f"{type(self).__name__.lower()}[voxel={self.voxel}]: not 0 or above; 0 keeps all points")
         if self.orientation not in (None, *ORIENTATIONS):
             raise unknown("orientation", self.orientation, ORIENTATIONS)
+        if self.features not in FEATURES:
+            raise unknown("features", self.features, FEATURES)
+
+    def setup(self, device: str, seed: int, domain: str) -> None:
+        """Load the weights of learned features; see `Method.setup`."""
+        if self.features == "learned":
+            from methods.geometry.learned_matches import LearnedMatcher
+
+            self.state["matcher"] = LearnedMatcher.load()
+            self.note(**self.state["matcher"].provenance)
 
     def prepared(self, source: Cloud, target: Cloud) -> tuple[UnitPair, FeatureSettings]:
         """Return the pair at unit scale, thinned as the settings require, and the settings.
@@ -233,7 +248,7 @@ class FeatureMethod(Method):
         pair = unit_pair(source, target)
         given = {name: value for name in SETTINGS if (value := getattr(self, name)) is not None}
         settings = replace(feature_settings(self.data_kind, pair.source, pair.target, self.voxel), **given)
-        if settings.voxel == 0:
+        if settings.voxel == 0 or (self.features == "learned" and self.voxel is None):
             return pair, settings
         with self.stage("thinning"):
             clouds = [voxel_means(cloud, settings.voxel) for cloud in (pair.source, pair.target)]
@@ -248,7 +263,7 @@ class FeatureMethod(Method):
         return self.object_distance if self.data_kind == DataKind.OBJECTS else settings.distance
 
     def matches(self, pair: UnitPair, settings: FeatureSettings, mutual: bool = True) -> Matches:
-        """Return index pairs (K, 2), K >= 3, of source points and their nearest target points in FPFH space.
+        """Return index pairs (K, 2), K >= 3, of source points and their nearest target points in feature space.
 
         Args:
             pair: clouds at unit scale.
@@ -258,6 +273,27 @@ class FeatureMethod(Method):
         Raises:
             NoSolution: fewer than 3 matches.
         """
+        matches = (
+            self._learned_matches(pair) if self.features == "learned" else self._fpfh_matches(pair, settings, mutual)
+        )
+        self.note(matches=len(matches))
+        if len(matches) < 3:
+            raise NoSolution(f"{len(matches)} {'mutual ' * mutual}matches of {self.features} features; a pose needs 3")
+        return matches
+
+    def _learned_matches(self, pair: UnitPair) -> Matches:
+        """Return index pairs (K, 2) of points whose learned descriptors are each other's nearest.
+
+        One-way matches are not used: with this descriptor, mutual ones are right more often, and enough.
+        """
+        matcher = self.state["matcher"]
+        with self.stage("features"):
+            described = [matcher.describe(cloud) for cloud in (pair.source, pair.target)]
+        with self.stage("matching"):
+            found: Matches = matcher.mutual(*described)
+        return found
+
+    def _fpfh_matches(self, pair: UnitPair, settings: FeatureSettings, mutual: bool) -> Matches:
         reg = open3d().pipelines.registration
         with self.stage("normals"):
             radius, orientation = settings.normal_radius, settings.orientation
@@ -268,11 +304,7 @@ class FeatureMethod(Method):
         with self.stage("matching"):
             # ratio 0: never fall back to one-way matches if few are mutual
             found = reg.correspondences_from_features(*features, mutual, 0.0)
-            matches = np.asarray(found, dtype=np.intp).reshape(-1, 2)
-        self.note(matches=len(matches))
-        if len(matches) < 3:
-            raise NoSolution(f"{len(matches)} {'mutual ' * mutual}FPFH matches; a pose needs 3")
-        return matches
+            return np.asarray(found, dtype=np.intp).reshape(-1, 2)
 
     def matched_points(
         self, pair: UnitPair, settings: FeatureSettings, limit: int, mutual: bool = True

@@ -1,6 +1,6 @@
 """Training loop of every learned method: generated problems, checkpoints that resume exactly, weights with a card.
 
-A learned method takes part by `Learned.network`, which builds its `Network`.
+A class takes part by `Trained.network`, which builds its `Network`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from common.errors import InputError, unknown
 from common.files import atomic_path
 from common.keys import digest
 from common.plugins import classes_of, package_modules
-from datasets.base import DataSet
+from datasets.base import PairSet
 from datasets.conditions import condition
-from datasets.registry import DataRegistry
-from methods.learned.base import Learned
+from datasets.registry import AnySet, DataRegistry
+from methods.learned import descriptor
+from methods.learned.trained import Trained
 from methods.learned.training_config import Settings, add_arguments, command_of, settings_of
 from methods.learned.training_curve import Curve, plot_curve, provenance, write_curve
-from methods.learned.training_data import HOLD_EVERY, Batch, Part, collate, generate, points_at, prefetch
+from methods.learned.training_data import HOLD_EVERY, Batch, Part, collate, generate, part_of, points_at, prefetch
 from methods.learned.weights import MALLOC, Card, read_tensors, save
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ def run(options: argparse.Namespace) -> None:
 
 def build_network(method: str) -> Any:
     """Build the freshly initialised network of a learned method: a `torch.nn.Module` that is a `Network`."""
-    classes = {cls.trained: cls for module in package_modules("methods") for cls in classes_of(module, Learned)}
+    modules = (*package_modules("methods"), descriptor)
+    classes = {cls.trained: cls for module in modules for cls in classes_of(module, Trained)}
     if method not in classes:
         raise unknown("learned method", method, classes)
     return classes[method].network()
@@ -195,13 +197,13 @@ def train(settings: Settings, folder: Path, weights: Path, save_every_s: float =
     Raises:
         InputError: clouds of that size are impossible, or the checkpoint belongs to a run with other settings.
     """
-    whole = DataRegistry.at(settings.data or None).spec(settings.dataset).objects()
+    whole = DataRegistry.at(settings.data or None).spec(settings.dataset).open()
     trainer = Trainer(settings)
     _check_points(settings, whole, trainer.network.config.least_points)
     checkpoint = folder / "checkpoint.pt"
     _resume(trainer, checkpoint)
     held_out = _validation_batches(trainer, whole)
-    _loop(trainer, Part(whole, held_out=False), held_out, checkpoint, save_every_s)
+    _loop(trainer, part_of(whole, held_out=False), held_out, checkpoint, save_every_s)
     plot_curve(trainer.curve, settings, folder / "curve.png")
     card = Card(
         settings.method, asdict(trainer.network.config), provenance(settings, whole, trainer.seconds, trainer.curve[-1])
@@ -211,10 +213,16 @@ def train(settings: Settings, folder: Path, weights: Path, save_every_s: float =
     return weights
 
 
-def _check_points(settings: Settings, whole: DataSet, least: int) -> None:
+def _check_points(settings: Settings, whole: AnySet, least: int) -> None:
     """Raise `InputError` for sizes of clouds that the features or the objects do not allow."""
     if min(settings.points) < least:
         raise InputError(f"--points {min(settings.points)}: the features of {settings.method} need {least} or more")
+    if isinstance(whole, PairSet) != condition(settings.condition).real:
+        raise InputError(
+            f"--condition {settings.condition}: does not fit {settings.dataset}; pairs have the condition real, objects others"
+        )
+    if isinstance(whole, PairSet):
+        return
     most = whole.fixed_points
     needed = condition(settings.condition).independent * max(settings.points)
     if most is not None and needed > most:
@@ -232,11 +240,11 @@ def _resume(trainer: Trainer, checkpoint: Path) -> None:
         print(f"resumed {checkpoint} at step {trainer.done}", flush=True)
 
 
-def _validation_batches(trainer: Trainer, whole: DataSet) -> list[Batch]:
+def _validation_batches(trainer: Trainer, whole: AnySet) -> list[Batch]:
     """Return the validation problems; none, with a message, if no object of the condition's categories is held out."""
     settings = trainer.settings
-    part = Part(whole, held_out=True)
-    if not part.has_objects(settings.condition):
+    part = part_of(whole, held_out=True)
+    if isinstance(part, Part) and not part.has_objects(settings.condition):
         print(
             f"{settings.dataset}: no train object is held out, as every {HOLD_EVERY}th is; training goes on without validation",
             flush=True,
@@ -247,7 +255,7 @@ def _validation_batches(trainer: Trainer, whole: DataSet) -> list[Batch]:
     return [collate(trainer.network, batch, settings.device) for batch in batches]
 
 
-def _loop(trainer: Trainer, part: Part, held_out: list[Batch], checkpoint: Path, save_every_s: float) -> None:
+def _loop(trainer: Trainer, part: AnySet, held_out: list[Batch], checkpoint: Path, save_every_s: float) -> None:
     import torch
 
     settings = trainer.settings

@@ -7,8 +7,9 @@ import math
 from pathlib import Path
 from typing import Any
 
-from datasets.base import DataSet
+from datasets.base import PairSet
 from datasets.conditions import condition, labels_allowed
+from datasets.registry import AnySet
 from methods.learned.training_config import Settings, command_of
 
 Curve = list[dict[str, float]]
@@ -44,15 +45,16 @@ def plot_curve(curve: Curve, settings: Settings, file: Path) -> None:
     figure.savefig(file, dpi=110)
 
 
-def provenance(settings: Settings, whole: DataSet, seconds: float, validation: dict[str, float]) -> dict[str, Any]:
+def provenance(settings: Settings, whole: AnySet, seconds: float, validation: dict[str, float]) -> dict[str, Any]:
     """Return the provenance on the weights' card: data, categories, command, seconds, last validation."""
-    labels = labels_allowed(condition(settings.condition), "train", len(whole.categories))
-    trained_labels = range(len(whole.categories)) if labels is None else labels
+    categories = () if isinstance(whole, PairSet) else whole.categories
+    labels = labels_allowed(condition(settings.condition), "train", len(categories))
+    trained_labels = range(len(categories)) if labels is None else labels
     names = ("dataset", "condition", "points", "sampler", "seed", "steps", "batch", "precision")
     return {
         **{name: getattr(settings, name) for name in names},
-        "dataset_categories": list(whole.categories),
-        "categories": [whole.categories[i] for i in trained_labels],
+        "dataset_categories": list(categories),
+        "categories": [categories[i] for i in trained_labels],
         "command": command_of(settings),
         "seconds": round(seconds),
         "validation": {name: value if math.isfinite(value) else None for name, value in validation.items()},

@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import InputError
-from datasets.base import DataSet, Shape
+from common.keys import rng
+from datasets.base import DataSet, Pair, PairSet, Shape
 from datasets.conditions import condition, labels_allowed
 from datasets.problems import Problem, ProblemKey, make_problem
+from datasets.registry import AnySet
 from datasets.symmetry import members
 from methods.learned.base import Network
 from methods.learned.training_config import Settings
@@ -65,6 +67,36 @@ class Part(DataSet):
         return self.whole.shape("train", first + index)
 
 
+class PairPart(PairSet):
+    """A part of a set of pairs, without end: the pairs that are trained on, or those held out for validation.
+
+    The held-out pairs are the last ones, so that a scene whose pairs are adjacent is not in both parts, but for one at most.
+    """
+
+    def __init__(self, whole: PairSet, held_out: bool) -> None:
+        super().__init__(whole.root)
+        self.whole = whole
+        first_held_out = len(whole) - max(1, len(whole) // HOLD_EVERY)
+        self.rows = range(first_held_out, len(whole)) if held_out else range(first_held_out)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def pair(self, row: int) -> Pair:
+        """See `PairSet.pair`."""
+        return self.whole.pair(self.rows[row])
+
+    def pick(self, number: int, seed: int) -> int:
+        """Return the row of problem `number`: seeded permutations of the rows, one after another."""
+        turn, place = divmod(number, len(self))
+        return int(rng("train pairs", seed, turn).permutation(len(self))[place])
+
+
+def part_of(whole: AnySet, held_out: bool) -> AnySet:
+    """Return the part of a data set that is trained on, or the part held out for validation."""
+    return PairPart(whole, held_out) if isinstance(whole, PairSet) else Part(whole, held_out)
+
+
 @dataclass(frozen=True)
 class Batch:
     """Problems of one size as tensors.
@@ -88,19 +120,22 @@ def points_at(settings: Settings, step: int) -> int:
     return settings.points[min(step * len(settings.points) // settings.steps, len(settings.points) - 1)]
 
 
-def generate(part: Part, settings: Settings, points: int, first: int, count: int) -> list[Problem]:
+def generate(part: AnySet, settings: Settings, points: int, first: int, count: int) -> list[Problem]:
     """Generate the problems first … first + count - 1 of a part; a pure function of its arguments."""
     key = ProblemKey(settings.dataset, settings.condition, points, 0, settings.seed, "train", settings.sampler)
     return [make_problem(part, replace(key, index=first + i)) for i in range(count)]
 
 
 def collate(network: Network, problems: list[Problem], device: str) -> Batch:
-    """Stack problems of one size to a batch on the device.
+    """Stack problems of one size to a batch on the device; a network with a function `collate` makes its own batch.
 
     Raises:
         InputError: the loss needs symmetries, and those of an object are not known.
     """
     import torch
+
+    if hasattr(network, "collate"):
+        return Batch(*network.collate(problems, device))
 
     source, target = (torch.from_numpy(np.stack([getattr(p, s) for p in problems])) for s in ("source", "target"))
     true_poses = _every_true_pose if getattr(network.config, "symmetric", False) else _generated_pose

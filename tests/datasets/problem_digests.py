@@ -1,4 +1,4 @@
-"""Generate problems of every condition, sampler and kind of data set, and print their digests as JSON.
+"""Generate problems of every condition, sampler and kind of data set, and of a room, and print their digests as JSON.
 
 Arguments of `python -m tests.datasets.problem_digests`: the data root (see `write`), and the order, "forward" or "backward".
 """
@@ -12,7 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
+from datasets.indoor.camera import Camera
 from datasets.problems import ProblemKey, make_problem
+from datasets.rooms import scene_arrays
 from tests.catalog import open_data
 
 CONDITIONS = ("clean", "noisy", "unseen", "resampled", "partial", "outliers", "density")
@@ -44,6 +46,13 @@ def digest(key: ProblemKey, root: Path) -> str:
     numbers = [problem.tags[name] for name in ("angle_deg", "translation", "overlap")]
     parts = problem.evaluation_points, problem.source_pose, np.array(numbers, dtype=np.float64)
     return hashlib.sha256(problem.sha256() + b"".join(part.tobytes() for part in parts)).hexdigest()
+
+
+def rooms_digest() -> str:
+    """Return the SHA-256 of a scene of `rooms` as a camera with few pixels and frames sees it."""
+    arrays = scene_arrays("test", 3, Camera(width=48, height=36, focal=44.0), frames=4, least=200)
+    names = ("points", "start", "poses", "pairs", "overlap", "information")
+    return hashlib.sha256(b"".join(np.ascontiguousarray(arrays[name]).tobytes() for name in names)).hexdigest()
 
 
 def write(root: Path) -> None:
@@ -86,4 +95,4 @@ def write(root: Path) -> None:
 if __name__ == "__main__":
     order = 1 if sys.argv[2] == "forward" else -1
     digests = [digest(key, Path(sys.argv[1])) for key in keys()[::order]]
-    print(json.dumps(digests[::order]))
+    print(json.dumps([*digests[::order], rooms_digest()]))

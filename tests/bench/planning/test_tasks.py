@@ -64,3 +64,12 @@ def test_data_sets_declare_their_kind_and_the_flag_overrides_it(capsys, monkeypa
     assert "rooms" in refused(capsys, *short, "--kind", "rooms")
     monkeypatch.setattr(Data, "kind", images)
     assert {group.kind for group in make_groups(config)} == {images}
+
+
+def test_an_extra_grid_may_have_fewer_problems(capsys):
+    config, _ = configuration("--preset", "quick", "--methods", "all")
+    sizes = {group.dataset.text: len(group.keys) for group in make_groups(config)}
+    assert sizes == {"shapes40": 40, "rooms": 12}
+    few, _ = configuration("--preset", "quick", "--methods", "all", "--problems", "3")
+    assert {len(group.keys) for group in make_groups(few)} == {3}
+    assert few.to_json()["more"][0]["problems"] == 12

@@ -12,15 +12,18 @@ import torch
 from scipy.spatial import cKDTree
 
 from common.errors import InputError
+from datasets.base import PairSet
 from datasets.symmetry import members
 from methods.learned.training import build_network
 from methods.learned.training_config import Settings
 from methods.learned.training_data import (
     HOLD_EVERY,
+    PairPart,
     Part,
     _every_true_pose,
     collate,
     generate,
+    part_of,
     points_at,
     prefetch,
 )
@@ -123,3 +126,14 @@ def test_problems_are_drawn_with_denormals_kept() -> None:
     finally:
         torch.set_flush_denormal(False)
     assert (np.concatenate(drawn) > 0).all()  # type: ignore[arg-type]
+
+
+def test_parts_of_pairs_are_disjoint_and_every_turn_uses_each_pair_once() -> None:
+    whole = open_data("rooms[split=train,scenes=20]")
+    assert isinstance(whole, PairSet)
+    trained, held_out = (part_of(whole, held) for held in (False, True))
+    assert isinstance(trained, PairPart) and isinstance(held_out, PairPart)
+    assert [*trained.rows, *held_out.rows] == list(range(60)) and len(held_out) == 60 // HOLD_EVERY
+    for turn in range(2):
+        picks = [trained.pick(turn * len(trained) + k, 0) for k in range(len(trained))]
+        assert sorted(picks) == list(range(len(trained))) != picks

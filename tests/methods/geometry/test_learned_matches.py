@@ -1,0 +1,64 @@
+"""Matches by learned descriptors, with weights that were never trained."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.spatial.transform import Rotation
+
+from common.errors import InputError
+from methods.base import Unavailable
+from methods.geometry import learned_matches
+from methods.learned import descriptor
+from methods.nn.descriptor import DescriptorConfig, DescriptorNet
+from tests.catalog import build
+from tests.methods.weight_files import write_weights
+
+
+@pytest.fixture
+def weights(tmp_path, monkeypatch):
+    torch.manual_seed(0)
+    file = write_weights(tmp_path / "w.safetensors", DescriptorNet(DescriptorConfig()), "descriptor")
+    for module in (descriptor, learned_matches):
+        monkeypatch.setattr(module, "WEIGHTS", file)
+    return file
+
+
+@pytest.fixture
+def pair():
+    draw = np.random.default_rng(0)
+    xy = draw.uniform(-1.5, 1.5, (3000, 2))
+    source = np.column_stack([xy, 0.4 * np.sin(3 * xy[:, 0]) * np.cos(2 * xy[:, 1] + 1)])
+    T = np.eye(4)
+    T[:3, :3], T[:3, 3] = Rotation.random(random_state=1).as_matrix(), [1, 2, 3]
+    return source.astype(np.float32), (source @ T[:3, :3].T + T[:3, 3]).astype(np.float32), T
+
+
+@pytest.mark.parametrize("name", ["ransac10k", "fgr"])
+def test_methods_register_by_learned_features(weights, pair, name):
+    method = build(f"{name}[features=learned]")
+    method.setup("cpu", 0, "rooms")
+    method.begin(0)
+    source, target, T = pair
+    error = np.linalg.norm((method.register(source, target) @ np.linalg.inv(T))[:3, :3] - np.eye(3))
+    assert error < 0.2 and method.scratch.notes["matches"] > 100
+
+
+def test_at_most_so_many_points_are_described(weights, monkeypatch):
+    monkeypatch.setattr(learned_matches, "KEYS", 50)
+    matcher = learned_matches.LearnedMatcher.load()
+    cloud = np.random.default_rng(0).normal(size=(300, 3))
+    described = matcher.describe(cloud)
+    assert described.descriptors.shape == (50, 32) and len(np.unique(described.rows)) == 50
+    rows = matcher.mutual(described, described)
+    assert (rows[:, 0] == rows[:, 1]).all()
+
+
+def test_missing_weights_name_the_command(monkeypatch, tmp_path):
+    monkeypatch.setattr(descriptor, "WEIGHTS", tmp_path / "none.safetensors")
+    with pytest.raises(Unavailable, match=r"bench\.py train descriptor"):
+        build("fgr[features=learned]").setup("cpu", 0, "rooms")
+
+
+def test_unknown_features_are_refused():
+    with pytest.raises(InputError, match="features 'sift'"):
+        build("fgr[features=sift]")

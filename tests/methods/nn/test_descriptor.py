@@ -1,0 +1,92 @@
+"""The descriptor's network, loss and training batches."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from scipy.spatial.transform import Rotation
+
+from datasets.problems import ProblemKey
+from methods.nn.descriptor import DescriptorConfig, DescriptorNet, Estimate, _pose
+from methods.nn.descriptor_batch import MATCH, matched
+
+CONFIG = DescriptorConfig(radii=(0.3, 0.6), points=12, widths=(8, 16), hidden=16, outputs=8, keys=20)
+
+
+def problem(index=0):
+    """Two samples of one bumpy surface, the target moved."""
+    draw = np.random.default_rng(index)
+    clouds = []
+    for _ in range(2):
+        xy = draw.uniform(-1.5, 1.5, (6000, 2))
+        clouds.append(np.column_stack([xy, 0.3 * np.sin(3 * xy[:, 0]) * np.cos(2 * xy[:, 1] + 1)]))
+    T = np.eye(4)
+    T[:3, :3], T[:3, 3] = Rotation.random(random_state=index).as_matrix(), [1, 2, 3]
+    target = clouds[1] @ T[:3, :3].T + T[:3, 3]
+    return SimpleNamespace(
+        source=clouds[0].astype(np.float32),
+        target=target.astype(np.float32),
+        T_target_source=T,
+        key=ProblemKey("rooms", "real", 9999, index),
+    )
+
+
+@pytest.fixture
+def net():
+    torch.manual_seed(0)
+    return DescriptorNet(CONFIG)
+
+
+def test_matches_meet_at_the_true_pose():
+    pair = problem()
+    drawn = matched(pair, (0.3, 0.6), 12, 20)
+    moved = drawn.source @ pair.T_target_source[:3, :3].T + pair.T_target_source[:3, 3]
+    assert np.linalg.norm(moved - drawn.target, axis=1).max() <= MATCH + 1e-5
+    assert [patch.shape for patch in drawn.source_patches] == [(20, 12, 3)] * 2
+    again = matched(pair, (0.3, 0.6), 12, 20)
+    assert all(np.array_equal(a, b) for a, b in zip(drawn.target_patches, again.target_patches, strict=True))
+
+
+def test_descriptors_are_unit_vectors_and_ignore_the_order_of_points(net):
+    patches = [torch.randn(5, 12, 3) for _ in range(2)]
+    described = net(patches).detach()
+    torch.testing.assert_close(described.norm(dim=1), torch.ones(5))
+    torch.testing.assert_close(net([patch.flip(1) for patch in patches]), described)
+
+
+def test_loss_is_least_for_equal_descriptors_of_matches(net):
+    x = torch.nn.functional.normalize(torch.randn(2, 20, 8), dim=2)
+    negative = torch.ones(2, 20, 20, dtype=torch.bool)
+    T = torch.eye(4).repeat(2, 1, 1)
+    right = net.loss(Estimate(T, x, x, negative), T)
+    wrong = net.loss(Estimate(T, x, x.roll(1, dims=1), negative), T)
+    assert right < 0.5 < wrong
+    none = net.loss(Estimate(T, x, x.roll(1, dims=1), torch.zeros_like(negative)), T)
+    assert float(none) == pytest.approx(0, abs=1e-6), "near matches are no negatives"
+
+
+def test_pose_of_right_matches_is_the_true_one(net):
+    """With descriptors that identify the points, and a third of the matches exchanged, the pose is true to a degree."""
+    net.eval()
+    draw = torch.Generator().manual_seed(0)
+    source = 3 * torch.rand(1, 60, 3, generator=draw)
+    R = torch.from_numpy(Rotation.random(random_state=3).as_matrix()).float()
+    target = source @ R.T + torch.tensor([1.0, 2, 3])
+    target[:, :20] = target[:, :20].roll(1, dims=1)
+    x = torch.eye(60)[None]
+    T = _pose(x, x, source, target)[0]
+    np.testing.assert_allclose(T[:3, :3], R, atol=0.02)
+
+
+def test_training_lowers_the_loss(net):
+    batch = net.collate([problem(0), problem(1)], "cpu")
+    optimiser = torch.optim.Adam(net.parameters(), 0.003)
+    losses = []
+    for _ in range(60):
+        loss = net.loss(net.estimate(batch[0], batch[1], batch[2]), batch[3])
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.9 * losses[0]
