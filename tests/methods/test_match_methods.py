@@ -77,11 +77,12 @@ def test_a_grown_clique_is_complete_maximal_and_holds_its_start() -> None:
     graph = np.triu(graph, 1) | np.triu(graph, 1).T
     weights = second_order(graph)
     linked = weights > 0
-    for start, members in enumerate(grown_cliques(weights, np.arange(40))):
+    for start, members in enumerate(grown_cliques(weights, np.arange(40), 40)):
         inside = np.flatnonzero(members)
         assert members[start]
         assert all(linked[i, j] for i in inside for j in inside if i != j)
         assert not any(linked[k, inside].all() for k in np.flatnonzero(~members))
+    assert grown_cliques(weights, np.arange(40), 4).sum(axis=1).max() == 4
 
 
 def test_seeds_are_the_best_of_their_surroundings_first() -> None:
