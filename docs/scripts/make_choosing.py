@@ -19,6 +19,8 @@ from bench.report.recommendation import Recommendation, recommend
 from bench.report.tables import groups_of
 
 PAGE = Path(__file__).resolve().parents[1] / "choosing.md"
+RUNS = ("reference-scans", "reference")
+"""Names of the runs of the page, in its order."""
 BEGIN, END = "<!-- begin: ", "<!-- end -->"
 
 
