@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 MAX_DATASET_CHARACTERS = 60
 """Maximum length of the data sets' part in the default name of a run."""
+SKIP_BAD_HELP = "leave out files that cannot be read, instead of stopping"
 NOT_IN_CONFIG = {"handler", "command", "config", "overrides", "source", "target"}
 """Attributes of the parsed flags that a configuration file cannot set."""
 
@@ -108,7 +109,7 @@ def _with_command(arguments: list[str], commands: Mapping[str, Parser]) -> list[
     Raises:
         InputError: the command does not exist or has no such flag.
     """
-    if arguments[:1] in (["-h"], ["--help"]):
+    if arguments[:1] in (["-h"], ["--help"], ["--version"]):
         return arguments
     if arguments and not arguments[0].startswith("-") and arguments[0] not in commands:
         raise unknown("command", arguments[0], commands)
@@ -157,6 +158,7 @@ def _parser(train: bool) -> tuple[Parser, Mapping[str, Parser]]:
         description="Compare registration methods for 3D point clouds. Without a command: run.",
         epilog="example: bench.py --methods all",
     )
+    parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     run = commands.add_parser("run", help="run methods on problems; write CSVs, plots and a report (the default)")
     _run_flags(run)
@@ -177,12 +179,19 @@ def _parser(train: bool) -> tuple[Parser, Mapping[str, Parser]]:
     data.add_argument("--from", dest="source", type=Path, metavar="PATH", help="archive or unpacked folder on disk")
     data.add_argument("--data", help=DATA_HELP)
     data.add_argument("--plugins", type=absolute, help=PLUGINS_HELP)
+    data.add_argument("--skip-bad", action="store_true", help=SKIP_BAD_HELP)
     data.set_defaults(handler=_data)
     add_commands(commands)
     training = commands.add_parser("train", help="train a learned method")
     if train:
         _train_flags(training)
     return parser, commands.choices
+
+
+def _version() -> str:
+    """Return the name and the version of this benchmark."""
+    content = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return f"registration-bench {content['project']['version']}"
 
 
 def _problem_flags(command: argparse.ArgumentParser) -> None:
@@ -199,7 +208,7 @@ def _problem_flags(command: argparse.ArgumentParser) -> None:
     add("--preset", default="quick", help="values of flags that are not given (bench.py list)")
     add("--data", help=DATA_HELP)
     add("--plugins", type=absolute, help=PLUGINS_HELP)
-    add("--skip-bad", action="store_true", help="leave out files that cannot be read, instead of stopping")
+    add("--skip-bad", action="store_true", help=SKIP_BAD_HELP)
     add(
         "--config",
         type=Path,
@@ -232,6 +241,7 @@ def _run_flags(run: argparse.ArgumentParser) -> None:
     add("--timeout", type=float, metavar="S", help="maximum seconds per pair")
     add("--memory-limit", type=float, metavar="GB", help="maximum memory per pair")
     add("--fresh", action="store_true", help="start over instead of continuing")
+    add("--json", action="store_true", help="print the summary as JSON; messages go to standard error")
     add("--dry-run", action="store_true", help="print the plan and the estimated time, and stop")
     run.set_defaults(handler=_run)
 
@@ -242,6 +252,12 @@ def _report_flags(report: argparse.ArgumentParser) -> None:
     _convention_flags(report)
     add("--against", choices=["paper"], help="show the numbers of the paper beside ours")
     add("--as-good", action="store_true", help="count wrong poses that fit as well as the ground truth (takes minutes)")
+    add("--methods", nargs="+", default=[], metavar="M", help="report these methods of the run only")
+    add("--conditions", nargs="+", default=[], metavar="C", help="report these conditions of the run only")
+    add("--width", choices=["column", "page"], default="page", help="width of figures: a column or a page of a paper")
+    add("--style", type=absolute, metavar="FILE", help="matplotlib style file for figures")
+    add("--colour", action="store_true", help="coloured LaTeX tables (need xcolor)")
+    add("--json", action="store_true", help="print the summary as JSON")
     add("--out", metavar="NAME", help="write reports/NAME below the current folder")
     add("--data", help=f"{DATA_HELP}; for pictures")
     add("--plugins", type=absolute, help=PLUGINS_HELP)
@@ -303,11 +319,11 @@ def _run(flags: argparse.Namespace) -> None:
         _dry_run(run_config, flags.jobs)
         return
     folder = _run_folder(run_config, flags)
-    console = terminal()
+    console = terminal(flags.json)
     context = RunContext(folder, catalog, flags.jobs, console, flags.command, flags.scheduler, flags.fresh)
     with translate_errors(folder / run_folder.DATABASE_NAME):
         run.run(run_config, context).close()
-    write_report(folder, catalog, console)
+    write_report(folder, catalog, console, flags.json)
 
 
 def _run_folder(run_config: RunConfig, flags: argparse.Namespace) -> Path:
@@ -364,7 +380,11 @@ def _data(flags: argparse.Namespace) -> None:
         install_archives(dataset.name, dataset.archives, registry.root, flags.source, print)
     elif flags.source:
         raise InputError(f"--from: {dataset.name} has no archive to import; {dataset.where}")
-    print(f"{flags.name}: {registry.spec(flags.name).build().prepare()}, ready")
+    spec = registry.spec(flags.name)
+    dataset = (spec.skipping_bad() if flags.skip_bad else spec).build()
+    print(f"{flags.name}: {dataset.prepare()}, ready")
+    for remark in dataset.remarks:
+        print(f"  {remark}")
 
 
 def _report(flags: argparse.Namespace) -> None:
@@ -374,7 +394,8 @@ def _report(flags: argparse.Namespace) -> None:
     catalog = Catalog.of(flags.data, flags.plugins)
     folders = [command.folder_of(run) for run in flags.run]
     options = flags.convention, flags.threshold, flags.against is not None, flags.out, flags.as_good
-    command.write(command.ReportRequest(folders, command.REPORTS, catalog, *options), terminal())
+    part = flags.methods, flags.conditions, flags.width, flags.style, flags.colour, flags.json
+    command.write(command.ReportRequest(folders, command.REPORTS, catalog, *options, *part), terminal(flags.json))
 
 
 def _compare(flags: argparse.Namespace) -> int:
@@ -400,8 +421,8 @@ def _verify(flags: argparse.Namespace) -> int:
     return int(not verify.run(request, terminal(), flags.json))
 
 
-def write_report(folder: Path, catalog: Catalog, console: Console) -> None:
+def write_report(folder: Path, catalog: Catalog, console: Console, as_json: bool = False) -> None:
     """Write the CSVs of a run beside its database, its plots and its report, and print the summary."""
     from bench.report import command
 
-    command.write(command.ReportRequest([folder], command.REPORTS, catalog), console)
+    command.write(command.ReportRequest([folder], command.REPORTS, catalog, as_json=as_json), console)
