@@ -29,6 +29,7 @@ class Mac(FeatureMethod):
         tolerance: maximum residual of an inlier; None: by the kind of the data, .06 for objects.
         strictness: maximum difference of two distances of compatible matches, relative to the tolerance.
         cliques: number of matches around which a clique is grown.
+        largest: number of matches at which a clique grows no further: a pose gains little from more.
         limit: maximum number of matches, evenly subsampled (memory grows with the square).
     """
 
@@ -38,6 +39,7 @@ class Mac(FeatureMethod):
     tolerance: float | None = None
     strictness: float = 0.5
     cliques: int = 200
+    largest: int = 100
     limit: int = 2000
 
     def register(self, source: Cloud, target: Cloud) -> Pose:
@@ -60,7 +62,7 @@ class Mac(FeatureMethod):
         weights = second_order(length_differences(p, q) < difference)
         strength = weights.sum(axis=1)
         starts = np.argsort(-strength, kind="stable")[: self.cliques]
-        members = np.unique(grown_cliques(weights, starts), axis=0)
+        members = np.unique(grown_cliques(weights, starts, self.largest), axis=0)
         members = members[members.sum(axis=1) >= 3]
         if not len(members):
             raise NoSolution("no three matches keep their distances")
@@ -68,18 +70,21 @@ class Mac(FeatureMethod):
         return weighted_poses(np.broadcast_to(p, shape), np.broadcast_to(q, shape), members * strength)
 
 
-def grown_cliques(weights: Floats, starts: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Return the members (B, K) of a maximal clique around each of B starts.
+def grown_cliques(weights: Floats, starts: NDArray[np.intp], largest: int) -> NDArray[np.bool_]:
+    """Return the members (B, K) of a clique around each of B starts, which is maximal or has the largest size.
 
     Args:
         weights: (K, K), symmetric; 0 between matches that are not connected, and on the diagonal.
         starts: rows of the matches that the cliques contain.
+        largest: number of members at which a clique grows no further.
     """
     members = np.zeros((len(starts), len(weights)), dtype=bool)
     members[np.arange(len(starts)), starts] = True
     sums = weights[starts]  # of the weights to all members; 0 where one is not connected
     active = np.arange(len(starts))
-    while len(active):
+    for _ in range(largest - 1):
+        if not len(active):
+            break
         best = sums.argmax(axis=1)
         grows = sums[np.arange(len(active)), best] > 0
         active, sums, best = active[grows], sums[grows], best[grows]

@@ -18,6 +18,9 @@ from methods.geometry.compatibility import (
 )
 from methods.geometry.features import FeatureMethod, Points
 
+POWER_ITERATIONS = 5
+"""Iterations for the confidence of all matches, which take a third of the solver's time."""
+
 
 class Sc2Pcr(FeatureMethod):
     """Fit a pose to the matches that are most compatible with each of the best FPFH matches, and choose the best pose.
@@ -57,7 +60,7 @@ class Sc2Pcr(FeatureMethod):
         difference = length_differences(p, q)
         hard = (difference < tolerance).astype(np.float32)
         soft = soft_compatibility(difference, tolerance)
-        confidence = leading_eigenvectors(soft)
+        confidence = leading_eigenvectors(soft, POWER_ITERATIONS)  # only the order of the seeds depends on it
         seeds = best_separated(confidence, p, tolerance, max(3, round(self.seeds * len(p))))
         second = hard[seeds] @ hard
         second *= hard[seeds]

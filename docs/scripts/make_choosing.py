@@ -1,4 +1,7 @@
-"""Write the tables of `docs/choosing.md` from the CSVs of a run: `python -m docs.scripts.make_choosing results/reference`."""
+"""Write the tables of `docs/choosing.md` from the CSVs of runs, scans first.
+
+python -m docs.scripts.make_choosing results/reference-scans results/reference
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ from bench.report.recommendation import Recommendation, recommend
 from bench.report.tables import groups_of
 
 PAGE = Path(__file__).resolve().parents[1] / "choosing.md"
+RUNS = ("reference-scans", "reference")
+"""Names of the runs of the page, in its order."""
 BEGIN, END = "<!-- begin: ", "<!-- end -->"
 
 
@@ -61,10 +66,10 @@ def filled(page: str, text: str) -> str:
     return f"{before}{BEGIN}{mark}\n{text}\n{END}{rest.split(END, 1)[1]}"
 
 
-def written(page: str, folder: Path) -> str:
-    """Return the page with the tables of a run's folder."""
-    return filled(page, tables(*read(folder), folder.name))
+def written(page: str, *folders: Path) -> str:
+    """Return the page with the tables of the folders of runs."""
+    return filled(page, "\n".join(tables(*read(folder), folder.name) for folder in folders))
 
 
 if __name__ == "__main__":
-    PAGE.write_text(written(PAGE.read_text(), Path(sys.argv[1])))
+    PAGE.write_text(written(PAGE.read_text(), *map(Path, sys.argv[1:])))

@@ -27,11 +27,8 @@ class Hypotheses(NamedTuple):
 def distances(points: Points) -> Floats:
     """Return the distances (K, K) between points (K, 3), in float32: the points are of about unit size."""
     x = (points - points.mean(axis=0)).astype(np.float32)
-    squares = np.einsum("ij,ij->i", x, x)
-    d = x @ x.T
-    d *= -2
-    d += squares[:, None]
-    d += squares
+    squares, ones = np.einsum("ij,ij->i", x, x)[:, None], np.ones((len(x), 1), dtype=np.float32)
+    d = np.hstack([-2 * x, squares, ones]) @ np.hstack([x, ones, squares]).T  # |a|^2 + |b|^2 - 2 a b in one product
     np.maximum(d, 0, out=d)
     return np.sqrt(d, out=d)
 

@@ -5,7 +5,7 @@ A large part of each scan has no counterpart in the other, so pairs are limited 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from methods.core.base import Pose
 from methods.geometry.features import Points, normals
 from methods.geometry.icp import directions, step, weighted
+
+if TYPE_CHECKING:
+    from scipy.spatial import cKDTree
 
 NORMAL_CELLS = 2.0
 """Neighbourhood of the normals in cells."""
@@ -82,16 +85,18 @@ def evenly(length: int, most: int) -> NDArray[np.intp]:
     return np.linspace(0, length - 1, min(length, most)).astype(np.intp)
 
 
-def _partners(points: Points, T: Pose, tree: object, limit: float) -> tuple[Points, NDArray[np.intp], NDArray[np.intp]]:
+def _partners(
+    points: Points, T: Pose, tree: cKDTree, limit: float
+) -> tuple[Points, NDArray[np.intp], NDArray[np.intp]]:
     """Return the moved points (K, 3), the rows of those with a target point within the limit, and the rows of these."""
     moved = points @ T[:3, :3].T + T[:3, 3]
-    distance, partner = tree.query(moved, distance_upper_bound=limit)  # type: ignore[attr-defined]
+    distance, partner = map(np.asarray, tree.query(moved, distance_upper_bound=limit))
     near = np.flatnonzero(np.isfinite(distance))
     return moved, near, partner[near]
 
 
-def _inlier_share(points: Points, T: Pose, tree: object, n: Points, cell: float) -> float:
+def _inlier_share(points: Points, T: Pose, tree: cKDTree, n: Points, cell: float) -> float:
     """Return the share of points (K, 3) within a cell of a target point and near its plane."""
     moved, near, partners = _partners(points, T, tree, cell)
-    heights = np.einsum("ij,ij->i", n[partners], moved[near] - np.asarray(tree.data)[partners])  # type: ignore[attr-defined]
+    heights = np.einsum("ij,ij->i", n[partners], moved[near] - np.asarray(tree.data)[partners])
     return float(np.count_nonzero(np.abs(heights) < INLIER_CELLS * cell) / len(points))

@@ -43,6 +43,8 @@ OBJECTS = FeatureSettings(0.0, 0.2, 0.5, 100, "outward", 0.06)
 """Settings of whole objects, for which the directions away from the centroid orient normals correctly."""
 PROPORTIONS = {DataKind.SCANS: (2.0, 5.0, 2.0), DataKind.RANGE_IMAGES: (3.0, 8.0, 1.5)}
 """Kind of partial scans to the radii of normals and features and the distance of inliers in voxels."""
+ORIENTATION = {DataKind.SCANS: "viewpoint", DataKind.RANGE_IMAGES: "outward"}
+"""Kind of partial scans to the orientation of normals. The centroid of a range image lies behind its surface."""
 DENSE = 400
 """Maximum number of neighbours of a feature of partial scans, above the number of cells within its radius on a surface."""
 
@@ -60,7 +62,7 @@ def feature_settings(kind: DataKind, source: Points, target: Points, voxel: floa
         return OBJECTS if voxel is None else replace(OBJECTS, voxel=voxel)
     edge = voxel or cell(source, target)
     normal, feature, distance = (factor * edge for factor in PROPORTIONS[kind])
-    return FeatureSettings(edge if voxel is None else voxel, normal, feature, DENSE, "viewpoint", distance)
+    return FeatureSettings(edge if voxel is None else voxel, normal, feature, DENSE, ORIENTATION[kind], distance)
 
 
 def cell(source: Points, target: Points) -> float:

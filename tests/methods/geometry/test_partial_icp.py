@@ -1,0 +1,70 @@
+"""ICP on partial scans: accuracy with half the points unmatched, no harm to a start, and the switch by the kind of data."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from common.kinds import DataKind
+from methods.base import rigid
+from methods.geometry.features import unit_pair
+from methods.geometry.partial_icp import refine_partial
+from methods.geometry.settings import cell
+from methods.icp import Icp
+from tests.methods.clouds import lumpy, solve, turned_pair
+
+
+def halves(n: int = 6000) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Two parts of a surface that overlap by half, each sampled anew, and the pose of the first in the second's frame."""
+    T = rigid(Rotation.random(random_state=2).as_matrix(), [0.3, 0.1, -0.2])
+    a, b = lumpy(n, 0), lumpy(n, 1)
+    source, target = a[a[:, 0] > -0.2], b[b[:, 0] < 0.2]
+    return source.astype(np.float32), (target @ T[:3, :3].T + T[:3, 3]).astype(np.float32), T
+
+
+def off(degrees: float, shift: float, seed: int) -> np.ndarray:
+    axis = np.random.default_rng(seed).normal(size=3)
+    rotation = Rotation.from_rotvec(np.deg2rad(degrees) * axis / np.linalg.norm(axis)).as_matrix()
+    return rigid(rotation, shift * axis / np.linalg.norm(axis))
+
+
+def degrees_between(a: np.ndarray, b: np.ndarray) -> float:
+    return float(np.rad2deg(Rotation.from_matrix(a[:3, :3].T @ b[:3, :3]).magnitude()))
+
+
+def test_a_start_nearby_converges_though_half_of_each_scan_has_no_counterpart() -> None:
+    source, target, T = halves()
+    for seed in range(3):
+        icp = Icp()
+        icp.adapt(DataKind.SCANS)
+        icp.begin(0)
+        refined = icp.register(source, target, off(6, 0.04, seed) @ T)
+        assert degrees_between(refined, T) < 0.5
+        assert np.linalg.norm(refined[:3, 3] - T[:3, 3]) < 0.01
+
+
+def test_a_start_far_away_is_returned_if_nothing_fits_better() -> None:
+    source, target, _ = halves(1500)
+    pair = unit_pair(source, target)
+    start = rigid(np.eye(3), [50.0, 0, 0])
+    result = refine_partial(pair.source, pair.target, start, cell(pair.source, pair.target))
+    assert np.array_equal(result.pose, start) and result.inliers == 0
+
+
+def test_the_share_of_inliers_never_falls() -> None:
+    source, target, T = halves(2000)
+    pair = unit_pair(source, target)
+    edge = cell(pair.source, pair.target)
+    best = refine_partial(pair.source, pair.target, pair.to_unit(T), edge)
+    again = refine_partial(pair.source, pair.target, best.pose, edge)
+    assert again.inliers >= best.inliers > 0.3
+
+
+def test_icp_on_objects_and_with_a_given_distance_does_not_depend_on_the_kind() -> None:
+    source, target, truth = turned_pair(10, n=300)
+    plain, adapted = Icp(), Icp()
+    adapted.adapt(DataKind.SCANS)
+    assert np.array_equal(solve(plain, source, target), solve(adapted, source, target))  # no initial pose
+    given = [Icp(distance=0.2), Icp(distance=0.2)]
+    given[1].adapt(DataKind.SCANS)
+    assert np.array_equal(*(icp.register(source, target, truth) for icp in given))

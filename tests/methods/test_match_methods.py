@@ -1,0 +1,102 @@
+"""SC2-PCR, TurboReg and MAC: planted matches, moved and scaled clouds, symmetry, and definitions by brute force."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from common.kinds import DataKind
+from methods.base import NoSolution, rigid
+from methods.geometry.compatibility import best_hypothesis, refined, second_order
+from methods.geometry.features import FeatureMethod
+from methods.mac import Mac, grown_cliques
+from methods.sc2_pcr import Sc2Pcr, best_separated
+from methods.turbo_reg import TurboReg
+from tests.methods.clouds import pose, turned_pair
+from tests.methods.geometry.test_compatibility import planted
+
+METHODS = [Sc2Pcr, TurboReg, Mac]
+
+
+def solution(method: FeatureMethod, p: np.ndarray, q: np.ndarray, tolerance: float = 0.03) -> np.ndarray:
+    """Return the pose (4, 4) of the method's solver on given matches (K, 3)."""
+    allowed = tolerance if isinstance(method, Sc2Pcr) else 0.5 * tolerance
+    poses = method.hypotheses(p, q, allowed)  # type: ignore[attr-defined]
+    return refined(best_hypothesis(poses, p, q, tolerance), p, q, tolerance)[0]
+
+
+@pytest.mark.parametrize("cls", METHODS)
+@pytest.mark.parametrize("correct", [200, 60, 30])
+def test_the_pose_of_planted_matches_is_found_among_wrong_ones(cls: type[FeatureMethod], correct: int) -> None:
+    for seed in range(3):
+        p, q, T = planted(600, correct, seed)
+        assert np.abs(solution(cls(), p, q) - T).max() < 5e-3
+
+
+@pytest.mark.parametrize("cls", METHODS)
+def test_matches_in_the_other_direction_give_the_inverse(cls: type[FeatureMethod]) -> None:
+    p, q, _ = planted(400, 80)
+    there, back = solution(cls(), p, q), solution(cls(), q, p)
+    assert np.allclose(there @ back, np.eye(4), atol=2e-3)
+
+
+@pytest.mark.parametrize("cls", METHODS)
+def test_moving_a_cloud_moves_the_pose(cls: type[FeatureMethod]) -> None:
+    p, q, _ = planted(400, 80)
+    A = rigid(Rotation.random(random_state=4).as_matrix(), [0.5, 0.1, -0.2])
+    moved = solution(cls(), p, q @ A[:3, :3].T + A[:3, 3])
+    assert np.allclose(moved, A @ solution(cls(), p, q), atol=1e-3)
+
+
+@pytest.mark.parametrize("cls", METHODS)
+@pytest.mark.parametrize("kind", list(DataKind))
+def test_clouds_are_registered_in_any_unit(cls: type[FeatureMethod], kind: DataKind) -> None:
+    answers = []
+    for scale in (1.0, 1000.0):
+        method = cls()
+        method.adapt(kind)
+        method.begin(0)
+        source, target, truth = turned_pair(70, n=1500, scale=scale)
+        T = method.register(source, target)
+        assert np.abs(T[:3, :3] - truth[:3, :3]).max() < 0.03
+        answers.append(T @ np.diag([scale, scale, scale, 1.0]) / scale)
+    assert np.allclose(answers[0][:3, :3], answers[1][:3, :3], atol=1e-3)
+
+
+@pytest.mark.parametrize("cls", METHODS)
+def test_matches_of_which_no_three_agree_are_no_solution(cls: type[FeatureMethod]) -> None:
+    rng = np.random.default_rng(0)
+    p = rng.uniform(-1, 1, (12, 3))
+    with pytest.raises(NoSolution):
+        solution(cls(), p, 50 * rng.uniform(-1, 1, (12, 3)), 1e-4)
+
+
+def test_a_grown_clique_is_complete_maximal_and_holds_its_start() -> None:
+    graph = np.random.default_rng(1).random((40, 40)) < 0.5
+    graph = np.triu(graph, 1) | np.triu(graph, 1).T
+    weights = second_order(graph)
+    linked = weights > 0
+    for start, members in enumerate(grown_cliques(weights, np.arange(40), 40)):
+        inside = np.flatnonzero(members)
+        assert members[start]
+        assert all(linked[i, j] for i in inside for j in inside if i != j)
+        assert not any(linked[k, inside].all() for k in np.flatnonzero(~members))
+    assert grown_cliques(weights, np.arange(40), 4).sum(axis=1).max() == 4
+
+
+def test_seeds_are_the_best_of_their_surroundings_first() -> None:
+    points = np.array([[0.0, 0, 0], [0.01, 0, 0], [1, 0, 0], [2, 0, 0]])
+    assert best_separated(np.array([0.9, 1.0, 0.2, 0.5]), points, 0.1, 4).tolist() == [1, 3, 2, 0]
+
+
+def test_scans_in_a_moved_frame_give_the_same_pose() -> None:
+    source, target, _ = turned_pair(50, n=2000)
+    A = pose(3)
+    method = Sc2Pcr()
+    method.adapt(DataKind.SCANS)
+    method.begin(0)
+    T = method.register(source, target)
+    method.begin(0)
+    moved = method.register(source, (target @ A[:3, :3].T + A[:3, 3]).astype(np.float32))
+    assert np.abs(moved - A @ T).max() < 0.02
