@@ -201,6 +201,19 @@ def _read_las(file: Path) -> Geometry:
         return _to_cloud(np.asarray(reader.read().xyz))
 
 
+def _read_torch(file: Path) -> Geometry:
+    """Read an array or tensor (N, >= 3) that `torch.save` wrote; nothing else is unpickled, so no code of the file runs."""
+    import torch
+
+    kinds: list[Any] = [np.ndarray, np.dtype, np._core.multiarray._reconstruct, type(np.dtype("f4")), type(np.dtype("f8"))]
+    renamed = [(np._core.multiarray._reconstruct, "numpy.core.multiarray._reconstruct")]  # the name in files of NumPy 1
+    with torch.serialization.safe_globals([*kinds, *renamed]):
+        content = torch.load(file, map_location="cpu", weights_only=True)
+    if not isinstance(content, torch.Tensor | np.ndarray):
+        raise MalformedFile(f"holds {type(content).__name__}, not an array of points (N, 3)")
+    return _to_cloud(np.asarray(content))
+
+
 READERS: dict[str, Reader] = {
     ".ply": _read_trimesh,
     ".obj": _read_trimesh,
@@ -212,5 +225,6 @@ READERS: dict[str, Reader] = {
     ".npy": _read_numpy,
     ".npz": _read_npz,
     ".las": _read_las,
+    ".pth": _read_torch,
 }
 """Reader of each suffix."""
