@@ -205,8 +205,9 @@ def _read_torch(file: Path) -> Geometry:
     """Read an array or tensor (N, >= 3) that `torch.save` wrote; nothing else is unpickled, so no code of the file runs."""
     import torch
 
-    kinds: list[Any] = [np.ndarray, np.dtype, np._core.multiarray._reconstruct, type(np.dtype("f4")), type(np.dtype("f8"))]
-    renamed = [(np._core.multiarray._reconstruct, "numpy.core.multiarray._reconstruct")]  # the name in files of NumPy 1
+    rebuild: Any = np.empty(0).__reduce__()[0]  # NumPy's function that unpickles arrays
+    kinds: list[Any] = [np.ndarray, np.dtype, rebuild, *(type(np.dtype(code)) for code in ("f4", "f8"))]
+    renamed = [(rebuild, f"numpy.{core}.multiarray._reconstruct") for core in ("core", "_core")]  # NumPy 1 and 2
     with torch.serialization.safe_globals([*kinds, *renamed]):
         content = torch.load(file, map_location="cpu", weights_only=True)
     if not isinstance(content, torch.Tensor | np.ndarray):

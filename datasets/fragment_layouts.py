@@ -24,7 +24,7 @@ OFFICIAL_PAIRS = {
     "sun3d-mit_lab_hj-lab_hj_tea_nov_2_2012_scan1_erika": 77,
 }
 """Pairs in the list of each test scene of 3DMatch, 1 623 in total: a `gt.log` with this number is the official list."""
-DEPTH = 3
+DEPTH = 4
 """Levels of folders below the given one in which scenes are searched."""
 LAYOUT = (
     "expected is a folder a scene with cloud_bin_0.ply … (or .pcd, .pth) and its gt.log in SCENE/, SCENE-evaluation/, "
@@ -52,7 +52,7 @@ class SceneFiles:
 
 
 def find_scenes(top: Path, benchmark: str) -> list[SceneFiles]:
-    """Return the scenes in a folder and up to three levels below it, by path.
+    """Return the scenes in a folder and up to four levels below it, by path.
 
     Args:
         top: a scene, or a folder with scenes.
@@ -76,7 +76,7 @@ def _fragments(folder: Path) -> dict[int, Path]:
 
 
 def _scene(folder: Path, clouds: dict[int, Path], benchmark: str) -> SceneFiles:
-    above = [folder.parent, *list(folder.parent.parents)[:2]]
+    above = [folder.parent, *list(folder.parent.parents)[: DEPTH - 1]]
     lists = [base / where / LISTS[benchmark] for base in above for where in LIST_FOLDERS] if benchmark else []
     official = [place / folder.name for place in lists]
     released = [folder.with_name(f"{folder.name}-evaluation")]

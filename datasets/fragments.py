@@ -114,7 +114,10 @@ class Fragments(PairSet):
         if not self.benchmark or not measured:
             return skipped
         few = ", ".join(measured[:3]) + (f" and {len(measured) - 3} more" if len(measured) > 3 else "")
-        return (*skipped, f"no official {LISTS[self.benchmark]} list for {few}: its pairs are chosen by measured overlap")
+        return (
+            *skipped,
+            f"no official {LISTS[self.benchmark]} list for {few}: its pairs are chosen by measured overlap",
+        )
 
     @cached_property
     def scenes(self) -> list[Scene]:
@@ -182,7 +185,9 @@ class Fragments(PairSet):
 
     def _target_overlaps(self, clouds: Clouds, pairs: list[Numbers], poses: list[Matrix]) -> NDArray[np.float64]:
         """Compute the share (n,) of each target's points with a source point within `near`."""
-        order = sorted(range(len(pairs)), key=lambda k: pairs[k][1])  # `overlaps` builds one tree for a run of one cloud
+        order = sorted(
+            range(len(pairs)), key=lambda k: pairs[k][1]
+        )  # `overlaps` builds one tree for a run of one cloud
         swapped, back = [pairs[k][::-1] for k in order], [inverse(poses[k]) for k in order]
         shares = np.zeros(len(pairs))
         shares[order] = overlaps(clouds.__getitem__, swapped, back, self.near)
@@ -243,7 +248,7 @@ def connected(listed: dict[Numbers, Matrix]) -> dict[Numbers, Matrix]:
     for (i, j), T in listed.items():
         steps.setdefault(i, {})[j] = T
         steps.setdefault(j, {})[i] = inverse(T)
-    poses = {}
+    poses: dict[Numbers, Matrix] = {}
     for i in steps:
         reached = {i: np.eye(4)}
         queue = [i]

@@ -74,7 +74,9 @@ class PairList(PairSet):
         for place in places:
             if (place / name).is_file():
                 return _points(place / name)
-        raise InputError(f"{self._file}: names {name}, which is neither in {places[0]} nor beside the list; copy it there")
+        raise InputError(
+            f"{self._file}: names {name}, which is neither in {places[0]} nor beside the list; copy it there"
+        )
 
 
 @lru_cache(maxsize=4)
@@ -88,7 +90,9 @@ def read_list(file: Path) -> list[Problem]:
     Raises:
         InputError: a column is missing, a line does not fit the columns, or a motion is not rigid.
     """
-    lines = [re.split(r"[\s,;]+", line.strip()) for line in file.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+    lines = [
+        re.split(r"[\s,;]+", line.strip()) for line in file.read_text(encoding="utf-8-sig").splitlines() if line.strip()
+    ]
     head = [name.lower() for name in lines[0]] if lines else []
     if missing := [name for name in COLUMNS if name not in head]:
         raise InputError(f"{file}: no column {missing[0]} in its first line; expected are {' '.join(COLUMNS)}")

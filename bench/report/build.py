@@ -18,6 +18,7 @@ from bench.report import (
     html,
     interactive,
     paper,
+    published,
     qualitative,
     ranking,
     risk_coverage,
@@ -44,12 +45,14 @@ class Options:
         against: whether to show the paper's numbers beside ours.
         csv_folder: folder of the run's CSVs, to which the page links.
         folder: folder to write to; created if missing.
+        protocol: name of the protocol whose published rows are shown (see `published`); None for none.
     """
 
     criterion: Convention
     against: bool
     csv_folder: Path
     folder: Path
+    protocol: str | None = None
 
 
 def begin_report(
@@ -121,6 +124,7 @@ class _ReportTables:
     duels: dict[GroupKey, Table]
     paper: dict[str, Table]
     conventions: Table
+    protocols: dict[GroupKey, Table]
 
 
 def _build_tables(
@@ -144,6 +148,7 @@ def _build_tables(
         {p: tables.duel_table(p, ranking.duels(e), rows[p]) for p, e in errors.items() if len(e.methods) > 1},
         paper.paper_tables(frames["summary"], frames["timing"], errors, criterion, against),
         _convention_table(frames["trials"], criterion, frames["summary"]),
+        published.protocol_tables(frames, options.protocol),
     )
 
 
@@ -155,14 +160,16 @@ def _convention_table(trials: pd.DataFrame, criterion: Convention, summary: pd.D
 
 def _markdown(all_tables: _ReportTables) -> str:
     notes = [f"- {escaped(line)}" for line in all_tables.headlines]
-    return "\n".join(["# Summary", "", *notes, "", *(table.markdown() for table in all_tables.summary.values())])
+    shown = [*all_tables.summary.values(), *all_tables.protocols.values()]
+    return "\n".join(["# Summary", "", *notes, "", *(table.markdown() for table in shown)])
 
 
 def _table_files(all_tables: _ReportTables, folder: Path) -> list[Path]:
-    """Write the tables of groups, paper and conventions as CSV, Markdown and LaTeX."""
+    """Write the tables of groups, protocols, paper and conventions as CSV, Markdown and LaTeX."""
     folder.mkdir(parents=True, exist_ok=True)
     named = {f"summary_{style.slug(*p)}": t for p, t in all_tables.summary.items()}
     named |= {f"categories_{style.slug(*p)}": t for p, t in all_tables.categories.items()}
+    named |= {f"protocol_{style.slug(*p)}": t for p, t in all_tables.protocols.items()}
     named |= all_tables.paper | {"conventions": all_tables.conventions}
     return [
         write_atomically(folder / f"{stem}.{end}", text)
@@ -194,6 +201,7 @@ def _page(
         headlines=all_tables.headlines,
         summary=list(all_tables.summary.values()),
         paper=list(all_tables.paper.values()),
+        protocols=list(all_tables.protocols.values()),
         categories=list(all_tables.categories.values()),
         duels=list(all_tables.duels.values()),
         coverage=tables.coverage_table(frames["summary"]),

@@ -3,6 +3,7 @@
 import laspy
 import numpy as np
 import pytest
+import torch
 import trimesh
 from pypcd4 import pypcd4
 
@@ -43,6 +44,8 @@ CLOUDS = {
     "cloud.npy": lambda file: np.save(file, CLOUD),
     "cloud.npz": lambda file: np.savez_compressed(file, label=np.arange(4), points=CLOUD),
     "cloud.las": lambda file: las(file, CLOUD),
+    "array.pth": lambda file: torch.save(CLOUD, file),
+    "tensor.pth": lambda file: torch.save(torch.from_numpy(CLOUD), file),
 }
 MESHES = {
     "binary.ply": write_with(MESH, file_type="ply"),
@@ -60,6 +63,26 @@ def test_a_cloud_is_read_as_it_was_written(tmp_path, name):
     points = formats.read(tmp_path / name)
     assert points.triangles is None and points.points.dtype == np.float64
     np.testing.assert_allclose(points.points, CLOUD, atol=2e-6)
+
+
+class Harmful:
+    """Object that creates a file when it is unpickled."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def __reduce__(self):
+        return open, (str(self.file), "w")
+
+
+def test_code_in_a_file_of_torch_does_not_run(tmp_path):
+    torch.save({"points": Harmful(tmp_path / "ran")}, tmp_path / "bad.pth")
+    with pytest.raises(InputError, match=r"bad\.pth: cannot be read"):
+        formats.read(tmp_path / "bad.pth")
+    assert not (tmp_path / "ran").exists()
+    torch.save({"points": torch.zeros(3, 3)}, tmp_path / "dict.pth")
+    with pytest.raises(InputError, match="holds dict, not an array of points"):
+        formats.read(tmp_path / "dict.pth")
 
 
 @pytest.mark.parametrize("name", MESHES)
