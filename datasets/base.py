@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from common import portable
 from common.errors import InputError
 from common.keys import rng as rng_of
+from common.kinds import DataKind
 from datasets.download import Archive
 
 Points = NDArray[np.float64]
@@ -118,11 +119,12 @@ class Data(ABC):
     Annotated fields of a subclass are its parameters (`folder[path=scans]`), each with a default value; `root`, the folder given
     by `--data`, is not a parameter. Files are read when first needed and then cached (`cached_property`).
 
-    Class attributes: `licence`, `where` (how to get the data).
+    Class attributes: `licence`, `where` (how to get the data), `kind` (of the clouds; methods adapt their settings to it).
     """
 
     licence: ClassVar[str] = ""
     where: ClassVar[str] = ""
+    kind: ClassVar[DataKind] = DataKind.OBJECTS
     name: str = ""
     """Name in the registry."""
 

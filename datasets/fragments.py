@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from common import portable
 from common.errors import InputError
 from common.keys import rng
+from common.kinds import DataKind
 from datasets.base import Pair, PairSet
 from datasets.cache import Arrays, load_or_compute
 from datasets.formats import read_all, skipped_remark
@@ -73,6 +74,7 @@ class Fragments(PairSet):
         f"get 3DMatch's geometric registration benchmark (3dmatch.cs.princeton.edu), unpack it as DATA/3dmatch/, where DATA "
         f"is --data or $BENCH_DATA, or give its path; {LAYOUT}"
     )
+    kind = DataKind.SCANS
     path: str = "3dmatch"
     min_overlap: float = 0.0
     near: float = 0.0375

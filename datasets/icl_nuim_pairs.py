@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from common.errors import InputError
+from common.kinds import DataKind
 from datasets.cache import Arrays, load_or_compute
 from datasets.formats import read_all
 from datasets.icl_nuim import IclNuim, numbered, read_depth, subsample
@@ -21,6 +22,7 @@ class IclNuimPairs(PosedScans):
 
     licence = IclNuim.licence
     where = IclNuim.where
+    kind = DataKind.SCANS
     path: str = "icl_nuim"
     near: float = 0.0375
 

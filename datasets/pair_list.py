@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import InputError
+from common.kinds import DataKind
 from datasets.base import Pair, PairSet
 from datasets.formats import read
 from datasets.poses import Matrix, inverse, move
@@ -37,6 +38,7 @@ class PairList(PairSet):
     Values are separated by spaces, tabs, commas or semicolons; other columns are ignored.
     """
 
+    kind = DataKind.SCANS
     shuffled = False
     licence = "that of the clouds; the lists of the benchmark: see its repository"
     where = (

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import InputError, unknown
+from common.kinds import DataKind
 from datasets.base import Pair, PairSet
 from datasets.scans import check_rigid
 
@@ -41,6 +42,12 @@ class Pairs(PairSet):
         """Domain of the exported problems if all have the same; else the name of this data set."""
         domains = {self._tag("domain", row, "") for row in self._valid_rows}
         return domains.pop() or self.name if len(domains) == 1 else self.name
+
+    @property
+    def kind(self) -> DataKind:  # type: ignore[override]
+        """Kind of the exported problems; that of objects if the file does not give it, or gives several."""
+        kinds = {self._tag("kind", row, DataKind.OBJECTS) for row in self._valid_rows}
+        return DataKind(kinds.pop()) if len(kinds) == 1 else DataKind.OBJECTS
 
     @property
     def remarks(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from common import portable
 from common.errors import InputError
+from common.kinds import DataKind
 from datasets.cache import Arrays, load_or_compute
 from datasets.formats import read_all
 from datasets.poses import Matrix, move, quaternion_pose
@@ -28,6 +29,7 @@ class Stanford(PosedScans):
         "get an object's range data at graphics.stanford.edu/data/3Dscanrep (bunny.tar.gz …) and unpack it below "
         "DATA/stanford/, where DATA is --data or $BENCH_DATA"
     )
+    kind = DataKind.RANGE_IMAGES
     path: str = "stanford"
 
     @property

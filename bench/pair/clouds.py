@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.pair.kind import guess_kind
 from common.errors import InputError
 from common.keys import rng
+from common.kinds import DataKind
 from datasets import formats
 from datasets.base import sample_triangles, triangle_areas
 
@@ -56,6 +58,7 @@ class Scans:
         size: diameter of the smaller cloud, without its farthest 5 %.
         spacing: median distance to the nearest neighbour, of the coarser subsampled cloud.
         notes: sentences that describe how the clouds were processed.
+        kind: kind of the data, to which methods adapt their settings.
     """
 
     source: Cloud
@@ -65,6 +68,7 @@ class Scans:
     size: float
     spacing: float
     notes: list[str] = field(default_factory=list)
+    kind: DataKind = DataKind.OBJECTS
 
     @property
     def near(self) -> float:
@@ -89,13 +93,14 @@ class Scans:
         return pose
 
 
-def open_scans(files: tuple[Path, Path], points: int, factor: float | None) -> Scans:
+def open_scans(files: tuple[Path, Path], points: int, factor: float | None, kind: DataKind | None = None) -> Scans:
     """Read source and target.
 
     Args:
         files: source and target, in any format of `datasets.formats`.
         points: most points of each cloud for the methods.
         factor: factor of the source's coordinates; None to detect different units.
+        kind: kind of the data; None to guess it from the clouds.
 
     Raises:
         InputError: a file is unreadable, or all its points are equal.
@@ -117,7 +122,10 @@ def open_scans(files: tuple[Path, Path], points: int, factor: float | None) -> S
     shifts, apart = _shifts(clouds[0].thin, clouds[1].thin, sizes[0] * scale + sizes[1])
     notes += [apart] if apart else []
     spacing = max(_spacing(c.thin) for c in clouds)
-    return Scans(clouds[0], clouds[1], scale, shifts, size, spacing, notes)
+    scans = Scans(clouds[0], clouds[1], scale, shifts, size, spacing, notes)
+    kind, reason = (kind, "--kind") if kind else guess_kind(*scans.method_input())
+    notes.append(f"settings of methods are those for {kind}: {reason}")
+    return replace(scans, kind=kind)
 
 
 def unit_factor(source: float, target: float) -> float:

@@ -16,6 +16,7 @@ from bench.pair.register import Registration, defaults, register_all, select_met
 from bench.pair.result import PairResult, evaluate, read_truth
 from bench.report.style import number
 from common.errors import InputError
+from common.kinds import DataKind
 from methods.core.registry import MethodRegistry
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class PairRequest:
         truth: file with the true pose.
         points: most points of each cloud for the methods.
         scale: factor of the source's coordinates.
+        kind: kind of the data, None to guess it.
         out: folder to write to.
         domain: data that learned methods are set up for.
     """
@@ -46,6 +48,7 @@ class PairRequest:
     truth: Path | None = None
     points: int | None = None
     scale: float | None = None
+    kind: DataKind | None = None
     out: Path | None = None
     timeout: float | None = None
     memory_limit_gb: float | None = None
@@ -90,7 +93,7 @@ def run(request: PairRequest, console: Console) -> PairResult:
     points = defaults()["points"] if request.points is None else request.points
     if points < 10:
         raise InputError("--points: must be at least 10")
-    scans = open_scans((request.source, request.target), points, request.scale)
+    scans = open_scans((request.source, request.target), points, request.scale, request.kind)
     for line in describe_scans(scans):
         console.print(line, highlight=False, soft_wrap=True)
     registrations: list[Registration] = []

@@ -64,6 +64,7 @@ def describe(result: PairResult) -> dict[str, Any]:
     return {
         "source": str(scans.source.file),
         "target": str(scans.target.file),
+        "kind": scans.kind.value,
         "source_factor": scans.factor,
         "size": scans.size,
         "spacing": scans.spacing,

@@ -6,8 +6,9 @@ import types
 import numpy as np
 
 from bench.isolation import server
-from bench.isolation.protocol import RegisterRequest
-from tests.catalog import build
+from bench.isolation.protocol import MethodSetup, RegisterRequest
+from common.kinds import DataKind
+from tests.catalog import build, spec
 
 
 def test_growth_of_gpu_memory_is_measured_over_the_idle_state(monkeypatch):
@@ -28,3 +29,13 @@ def test_growth_of_gpu_memory_is_measured_over_the_idle_state(monkeypatch):
     assert np.isnan(server.register(method, "cpu", request).gpu_memory_mb) and len(calls) == 2
     cuda.is_available = lambda: False
     assert np.isnan(server.register(method, "cuda:0", request).gpu_memory_mb) and len(calls) == 2
+
+
+def test_a_method_and_the_parts_of_a_chain_get_the_kind_of_the_data_before_setup(monkeypatch):
+    method, _ = server._set_up(MethodSetup(spec("pca+icp"), "d", kind=DataKind.SCANS))
+    assert [part.data_kind for part in (method, *method.parts)] == [DataKind.SCANS] * 3
+    seen = []
+    monkeypatch.setattr("methods.pca.PrincipalAxes.setup", lambda self, *_: seen.append(self.data_kind))
+    server._set_up(MethodSetup(spec("pca"), "d", kind=DataKind.RANGE_IMAGES))
+    server._set_up(MethodSetup(spec("pca"), "d"))
+    assert seen == [DataKind.RANGE_IMAGES, DataKind.OBJECTS]
