@@ -111,7 +111,7 @@ def euler180(rng: np.random.Generator) -> Matrix:
 
     >>> from common.keys import rng
     >>> round(angle_deg(euler180(rng("doc"))), 3)
-    101.466
+    127.433
     """
     return _euler(rng, 180)
 

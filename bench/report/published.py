@@ -70,10 +70,10 @@ def _scan_table(group: GroupKey, rows: list[Row], scenes: pd.DataFrame, protocol
     names = names if 1 < len(names) <= MAX_SCENES else []
     body = []
     for row in sorted(rows, key=lambda row: _scan_order(values[str(row["method"]), ALL_PAIRS])):
-        of = {scene: values[str(row["method"]), scene] for scene in (SCENE_MEAN, ALL_PAIRS, *names)}
+        of = {scene: values.get((str(row["method"]), scene)) for scene in (SCENE_MEAN, ALL_PAIRS, *names)}
         cells = [TableCell(display_name(row)), TableCell(str(of[ALL_PAIRS]["pairs"]), float(of[ALL_PAIRS]["pairs"]))]
         cells += [num(of[scene][name], digits) for (scene, name), (_, digits, _) in SCAN_COLUMNS.items()]
-        cells += [num(of[scene][_scene_value(of[scene])], 2) for scene in names]
+        cells += [num(own[_scene_value(own)] if (own := of[scene]) else np.nan, 2) for scene in names]
         body.append(fainted(cells, ranking.below_floor(row)))
     heads = ["method", "pairs", *(head for head, *_ in SCAN_COLUMNS.values()), *names]
     printed, note = _printed(protocol, [metric for *_, metric in SCAN_COLUMNS.values()], [""] * len(names), True)
