@@ -70,10 +70,11 @@ def _scan_table(group: GroupKey, rows: list[Row], scenes: pd.DataFrame, protocol
     names = names if 1 < len(names) <= MAX_SCENES else []
     body = []
     for row in sorted(rows, key=lambda row: _scan_order(values[str(row["method"]), ALL_PAIRS])):
-        of = {scene: values.get((str(row["method"]), scene)) for scene in (SCENE_MEAN, ALL_PAIRS, *names)}
-        cells = [TableCell(display_name(row)), TableCell(str(of[ALL_PAIRS]["pairs"]), float(of[ALL_PAIRS]["pairs"]))]
-        cells += [num(of[scene][name], digits) for (scene, name), (_, digits, _) in SCAN_COLUMNS.items()]
-        cells += [num(own[_scene_value(own)] if (own := of[scene]) else np.nan, 2) for scene in names]
+        method = str(row["method"])
+        pairs = values[method, ALL_PAIRS]["pairs"]
+        cells = [TableCell(display_name(row)), TableCell(str(pairs), float(pairs))]
+        cells += [num(values[method, scene][name], digits) for (scene, name), (_, digits, _) in SCAN_COLUMNS.items()]
+        cells += [_scene_cell(values.get((method, scene))) for scene in names]  # slow methods may lack a scene
         body.append(fainted(cells, ranking.below_floor(row)))
     heads = ["method", "pairs", *(head for head, *_ in SCAN_COLUMNS.values()), *names]
     printed, note = _printed(protocol, [metric for *_, metric in SCAN_COLUMNS.values()], [""] * len(names), True)
@@ -92,6 +93,10 @@ def _scan_order(row: Mapping[Any, Any]) -> tuple[bool, float, str]:
     """Return the sort key of a method: controls last, then by recall."""
     recall = row[_scene_value(row)]
     return row["kind"] == "control", -recall, str(row["method"])
+
+
+def _scene_cell(row: Mapping[Any, Any] | None) -> TableCell:
+    return num(np.nan if row is None else row[_scene_value(row)], 2)
 
 
 def _scene_value(row: Mapping[Any, Any]) -> str:
