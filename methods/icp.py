@@ -15,7 +15,7 @@ from methods.geometry.icp import KERNELS, METRICS, directions, step, thinned, we
 NEAR = 0.05
 """Distance, relative to the pair's scale, within which a source point is an inlier; the inlier share is the confidence."""
 NEAR_START = 0.2
-"""Limit of distances with an initial pose, relative to the pair's scale. No command in the repository reproduces this choice."""
+"""Limit of distances with an initial pose, relative to the pair's scale: a choice; docs/choosing.md shows its effect."""
 
 
 class Surface(NamedTuple):

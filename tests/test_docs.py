@@ -2,7 +2,7 @@
 
 What a command is replaced by, so that all take seconds and touch nothing of the user's:
     a run: planned with --dry-run, which checks every name and opens the data, on small stand-ins for ModelNet40 and 3DMatch;
-    pair, new, check, list, doctor, problems, report, compare, draw: done, with small files and a folder of the test's;
+    pair, new, check, list, doctor, problems, report, compare, verify, draw: done, with small files and a folder of the test's;
     train, tune, data: their flags are parsed. Training, searches and downloads have tests of their own;
     make: its target exists;
     `NOT_RUN`: not done, for the reason given there.
@@ -123,7 +123,8 @@ def small(words, folder, own):
     """A command of `bench.py` with what replaces it, see above."""
     name = (
         words[0]
-        if words and words[0] in "list doctor pair new check report compare problems train data tune draw".split()
+        if words
+        and words[0] in "list doctor pair new check report compare verify problems train data tune draw".split()
         else "run"
     )
     words = [
@@ -139,6 +140,7 @@ def small(words, folder, own):
         "check": plugins,
         "problems": ["--problems", "1"],
         "draw": plugins,
+        "verify": [*plugins, "--budget", "0"],
     }
     return name, [*words, *more.get(name, [])]
 

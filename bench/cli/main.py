@@ -164,6 +164,8 @@ def _parser(train: bool) -> tuple[Parser, Mapping[str, Parser]]:
     _report_flags(report)
     compare = commands.add_parser("compare", help="compare two runs on the same problems")
     _compare_flags(compare)
+    verify = commands.add_parser("verify", help="check a run by computing again everything that can be")
+    _verify_flags(verify)
     problems = commands.add_parser("problems", help="print the SHA-256 of problem sets, and write them to a file")
     _problem_flags(problems)
     problems.add_argument(
@@ -262,6 +264,17 @@ def _compare_flags(compare: argparse.ArgumentParser) -> None:
     regressions = "exit with 1 if recall, answer rate or errors got significantly worse"
     add("--fail-on-regression", action="store_true", help=regressions)
     compare.set_defaults(handler=_compare)
+
+
+def _verify_flags(verify: argparse.ArgumentParser) -> None:
+    add = verify.add_argument
+    add("run", type=Path, help="name or folder of a run, such as results/NAME")
+    add("--budget", type=float, default=90, metavar="S", help="seconds for solving problems again; 0 for none")
+    add("--seed", type=int, help="of the choice of problems to solve again; default: unpredictable")
+    add("--json", action="store_true", help="print the verdict as JSON")
+    add("--data", help=DATA_HELP)
+    add("--plugins", type=absolute, help=PLUGINS_HELP)
+    verify.set_defaults(handler=_verify)
 
 
 def _convention_flags(command: argparse.ArgumentParser) -> None:
@@ -385,6 +398,15 @@ def _compare(flags: argparse.Namespace) -> int:
     comparison = compare.compare(command.read(folders[0]), command.read(folders[1]), names, criterion)
     terminal().print(comparison_summary(comparison, names))
     return int(flags.fail_on_regression and bool(comparison.regressions))
+
+
+def _verify(flags: argparse.Namespace) -> int:
+    from bench.planning.catalog import Catalog
+    from bench.report import command, verify
+
+    catalog = Catalog.of(flags.data, flags.plugins)
+    request = verify.VerifyRequest(command.folder_of(flags.run), catalog, flags.budget, flags.seed)
+    return int(not verify.run(request, terminal(), flags.json))
 
 
 def write_report(folder: Path, catalog: Catalog, console: Console, against: str | None = None) -> None:

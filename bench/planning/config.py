@@ -108,9 +108,7 @@ class RunConfig:
 
         Fields added by later versions count only if they are used, so that runs of earlier versions can be continued.
         """
-        values = self.to_json()
-        unused = [name for name in ("repeats", "batch", "more", "kind", "tuned") if values[name] in (1, [], None, {})]
-        return digest(json.dumps({k: v for k, v in values.items() if k not in unused}, sort_keys=True))
+        return configuration_hash(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
         """Return the configuration as plain JSON values: methods, data sets and conditions as their text."""
@@ -130,6 +128,13 @@ class RunConfig:
         """Return how many problems of a group a method gets."""
         share = self.limits.get(method.text, self.limits.get(method.first_name, 1.0))
         return max(1, round(self.problems * share))
+
+
+def configuration_hash(values: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a configuration given as JSON values, see `RunConfig.hash`; what else `run.json` adds is left out."""
+    unused = {name for name in ("repeats", "batch", "more", "kind", "tuned") if values.get(name) in (1, [], None, {})}
+    left_out = unused | {"threshold", "angle_bins"}
+    return digest(json.dumps({k: v for k, v in values.items() if k not in left_out}, sort_keys=True))
 
 
 def _to_json(value: Any) -> Any:
