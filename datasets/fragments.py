@@ -165,7 +165,7 @@ class Fragments(PairSet):
         return Scene(files.name, arrays, files.official or counted)
 
     def _read(self, files: SceneFiles, every_pair: bool) -> dict[str, NDArray[np.generic]]:
-        geometries, bad = read_all(files.clouds.values(), self.skip_bad)
+        geometries, bad, _ = read_all(files.clouds.values(), self.skip_bad)
         clouds = {n: g.points for n, g in zip(files.clouds, geometries, strict=True) if g is not None}
         listed = self._listed(files)
         matrices = {p: T for p, T in (connected(listed) if every_pair else listed).items() if clouds.keys() >= set(p)}
@@ -187,9 +187,7 @@ class Fragments(PairSet):
 
     def _target_overlaps(self, clouds: Clouds, pairs: list[Numbers], poses: list[Matrix]) -> NDArray[np.float64]:
         """Compute the share (n,) of each target's points with a source point within `near`."""
-        order = sorted(
-            range(len(pairs)), key=lambda k: pairs[k][1]
-        )  # `overlaps` builds one tree for a run of one cloud
+        order = sorted(range(len(pairs)), key=lambda k: pairs[k][1])  # `overlaps` builds one tree per run of a cloud
         swapped, back = [pairs[k][::-1] for k in order], [inverse(poses[k]) for k in order]
         shares = np.zeros(len(pairs))
         shares[order] = overlaps(clouds.__getitem__, swapped, back, self.near)

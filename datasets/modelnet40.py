@@ -15,7 +15,7 @@ from common.errors import InputError, MalformedFile
 from datasets.base import DataSet, MeshShape, PointShape, Shape, centred_in_unit_sphere
 from datasets.cache import Arrays, load_or_compute
 from datasets.download import Archive
-from datasets.formats import Geometry, read
+from datasets.formats import Geometry, read, read_fields, visible
 from datasets.symmetry_estimate import Estimated, check_choice, with_symmetry
 
 CATEGORIES = tuple(
@@ -76,12 +76,12 @@ class ModelNet40(DataSet):
             raise ValueError(f"layout must be any, {' or '.join(LAYOUTS)}")
         check_choice(self.symmetry)
 
-    def pick(self, split: str, number: int, seed: int, labels: tuple[int, ...] | None = None) -> int:
+    def pick(self, split: str, number: int, seed: int, labels: tuple[int, ...] | None = None, least: int = 0) -> int:
         """Return the index of the object of problem `number`, in a seeded order over the objects of some labels."""
         if self.asymmetric:
             allowed = range(len(CATEGORIES)) if labels is None else labels
             labels = tuple(label for label in allowed if CATEGORIES[label] not in SYMMETRIC)
-        return super().pick(split, number, seed, labels)
+        return super().pick(split, number, seed, labels, least)
 
     @property
     def archives(self) -> tuple[Archive, ...]:
@@ -179,7 +179,7 @@ class ModelNet40(DataSet):
             meshes = [
                 (file, label)
                 for label, category in enumerate(self.categories)
-                for file in sorted((self.folder / category / split).glob("*.off"))
+                for file in visible((self.folder / category / split).glob("*.off"), self.folder)
             ]
             if not meshes:
                 raise InputError(f"{self.folder}: no <category>/{split}/*.off below it; {self.where}")
@@ -212,7 +212,7 @@ def _listed_files(folder: Path, split: str) -> Iterator[Path]:
     if listing.is_file():
         names = [Path(line.strip()).name for line in listing.read_text().splitlines() if line.strip()]
     else:
-        names = sorted(f.name for f in folder.glob(f"ply_data_{split}*.h5"))
+        names = [f.name for f in visible(folder.glob(f"ply_data_{split}*.h5"), folder)]
     if not names:
         raise InputError(f"{folder}: no ply_data_{split}*.h5 in it; {ModelNet40.where}")
     for name in names:
@@ -222,17 +222,9 @@ def _listed_files(folder: Path, split: str) -> Iterator[Path]:
 
 
 def _read_hdf5(file: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    import h5py
-
     again = "unpack the archive again"
-    try:
-        with h5py.File(file, "r") as handle:
-            missing = [k for k in ("data", "label") if k not in handle]
-            if missing:
-                raise InputError(f"{file}: no field '{missing[0]}' (it has {', '.join(handle) or 'none'}); {again}")
-            data, label = np.asarray(handle["data"]), np.asarray(handle["label"]).reshape(-1)
-    except OSError as error:
-        raise InputError(f"{file}: not a complete HDF5 file ({error}); {again}") from error
+    fields = read_fields(file, ("data", "label"))
+    data, label = fields["data"], fields["label"].reshape(-1)
     if data.ndim != 3 or data.shape[2] != 3 or data.shape[1] < 1 or not np.issubdtype(data.dtype, np.floating):
         raise InputError(f"{file}: field 'data' is {data.dtype} {data.shape}, not float (n, points, 3); {again}")
     if len(label) != len(data) or not np.issubdtype(label.dtype, np.integer):

@@ -186,10 +186,13 @@ def test_the_readmes_method_conforms(tmp_path, capsys):
     assert main.main(["check", "centroid_align", "--plugins", str(tmp_path)]) == 0, capsys.readouterr().out
 
 
-def test_the_code_that_verifies_the_reference_run_works(monkeypatch):
+@pytest.mark.parametrize(("page", "count"), [("verify.md", 1), ("api.md", 3)])
+def test_the_code_that_reads_the_reference_run_works(monkeypatch, page, count):
     monkeypatch.chdir(ROOT)
-    (code,) = blocks(ROOT / "docs" / "verify.md", "python")
-    exec(compile(code, "verify.md", "exec"), {})
+    examples = blocks(ROOT / "docs" / page, "python")
+    assert len(examples) == count
+    for code in examples:
+        exec(compile(code, page, "exec"), {})
 
 
 def shell(line, folder):

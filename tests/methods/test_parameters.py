@@ -38,7 +38,7 @@ def test_fgr_seeds_the_library_by_the_call(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_fgr_passes_its_parameters() -> None:
-    option = Fgr(distance=0.03, iterations=7, tuple_scale=0.8, tuples=123).option()
+    option = Fgr(iterations=7, tuple_scale=0.8, tuples=123).option(0.03)
     names = "maximum_correspondence_distance iteration_number tuple_scale maximum_tuple_count use_absolute_scale decrease_mu"
     assert [getattr(option, name) for name in names.split()] == [0.03, 7, 0.8, 123, True, True]
 
