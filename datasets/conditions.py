@@ -244,6 +244,10 @@ class Crop(Noisy):
     oversampling: ClassVar[int] = 2
     """Points from which both clouds are taken, as a multiple of N."""
 
+    def needed(self, points: int) -> int:
+        """Return how many points of an object both clouds are taken from."""
+        return self.oversampling * points
+
     def kept_rows(self, clouds: list[Cloud], rng: np.random.Generator) -> list[NDArray[np.intp]]:
         """Return the rows of each posed cloud (n, 3) that remain."""
         return [half_space(cloud, direction(rng), self.keep) for cloud in clouds]
