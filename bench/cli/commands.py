@@ -30,6 +30,7 @@ def add_commands(commands: Any) -> None:
     new.set_defaults(handler=_new)
     _check_flags(commands.add_parser("check", help="check that a method conforms to the contract, in under a minute"))
     _draw_flags(commands.add_parser("draw", help="draw the internal state of a method on problems of a run"))
+    _show_flags(commands.add_parser("show", help="show one problem of a run with the answers of its methods"))
     _tune_flags(commands.add_parser("tune", help="search better parameters of a method, on training problems only"))
 
 
@@ -38,11 +39,16 @@ def absolute(text: str) -> Path:
     return Path(text).resolve()
 
 
-def terminal() -> Console:
-    """Return the console of standard output; a log gets lines of 100 columns, as wide as the summary."""
+def terminal(machine: bool = False) -> Console:
+    """Return the console of standard output; a log gets lines of 80 columns.
+
+    Args:
+        machine: whether standard output is for JSON, so that messages go to standard error.
+    """
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else 100, markup=False)  # names hold brackets
+    stream = sys.stderr if machine else sys.stdout
+    return Console(file=stream, width=None if stream.isatty() else 80, markup=False)  # names hold brackets
 
 
 def _list(flags: argparse.Namespace) -> None:
@@ -157,6 +163,37 @@ def _draw(flags: argparse.Namespace) -> None:
     job = gaussians.drawn_job(run_data, replay, method, flags.problem, stem)
     stem.parent.mkdir(parents=True, exist_ok=True)
     for file in job.draw().files:
+        print(file)
+
+
+def _show_flags(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    add("run", metavar="RUN", help="name or folder of a finished run")
+    add("problem", metavar="PROBLEM", help="problem id, as in trials.csv of the run")
+    add(
+        "--methods",
+        nargs="+",
+        default=[],
+        metavar="M",
+        help="methods of the run; default: all, and the best in the picture",
+    )
+    add("--out", type=Path, metavar="FOLDER", help="folder to write to; default reports/RUN/problems")
+    add("--data", help=DATA_HELP)
+    add("--plugins", type=absolute, help=PLUGINS_HELP)
+    command.set_defaults(handler=_show)
+
+
+def _show(flags: argparse.Namespace) -> None:
+    from bench.evaluation.conventions import convention
+    from bench.planning.catalog import Catalog
+    from bench.report import command, show
+    from bench.report.replay import ProblemReplay
+
+    folder = command.folder_of(Path(flags.run))
+    loaded = command.read(folder)
+    replay = ProblemReplay(loaded, Catalog.of(flags.data, flags.plugins))
+    out = flags.out or command.REPORTS / folder.resolve().name / "problems"
+    for file in show.write(loaded, replay, flags.problem, flags.methods, convention(None, None), out):
         print(file)
 
 

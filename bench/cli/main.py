@@ -109,7 +109,7 @@ def _with_command(arguments: list[str], commands: Mapping[str, Parser]) -> list[
     Raises:
         InputError: the command does not exist or has no such flag.
     """
-    if arguments[:1] in (["-h"], ["--help"]):
+    if arguments[:1] in (["-h"], ["--help"], ["--version"]):
         return arguments
     if arguments and not arguments[0].startswith("-") and arguments[0] not in commands:
         raise unknown("command", arguments[0], commands)
@@ -158,6 +158,7 @@ def _parser(train: bool) -> tuple[Parser, Mapping[str, Parser]]:
         description="Compare registration methods for 3D point clouds. Without a command: run.",
         epilog="example: bench.py --methods all",
     )
+    parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     run = commands.add_parser("run", help="run methods on problems; write CSVs, plots and a report (the default)")
     _run_flags(run)
@@ -185,6 +186,12 @@ def _parser(train: bool) -> tuple[Parser, Mapping[str, Parser]]:
     if train:
         _train_flags(training)
     return parser, commands.choices
+
+
+def _version() -> str:
+    """Return the name and the version of this benchmark."""
+    content = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return f"registration-bench {content['project']['version']}"
 
 
 def _problem_flags(command: argparse.ArgumentParser) -> None:
@@ -235,6 +242,7 @@ def _run_flags(run: argparse.ArgumentParser) -> None:
     add("--memory-limit", type=float, metavar="GB", help="maximum memory per pair")
     add("--fresh", action="store_true", help="start over instead of continuing")
     _against_flag(run)
+    add("--json", action="store_true", help="print the summary as JSON; messages go to standard error")
     add("--dry-run", action="store_true", help="print the plan and the estimated time, and stop")
     run.set_defaults(handler=_run)
 
@@ -245,6 +253,12 @@ def _report_flags(report: argparse.ArgumentParser) -> None:
     _convention_flags(report)
     _against_flag(report)
     add("--as-good", action="store_true", help="count wrong poses that fit as well as the ground truth (takes minutes)")
+    add("--methods", nargs="+", default=[], metavar="M", help="report these methods of the run only")
+    add("--conditions", nargs="+", default=[], metavar="C", help="report these conditions of the run only")
+    add("--width", choices=["column", "page"], default="page", help="width of figures: a column or a page of a paper")
+    add("--style", type=absolute, metavar="FILE", help="matplotlib style file for figures")
+    add("--colour", action="store_true", help="coloured LaTeX tables (need xcolor)")
+    add("--json", action="store_true", help="print the summary as JSON")
     add("--out", metavar="NAME", help="write reports/NAME below the current folder")
     add("--data", help=f"{DATA_HELP}; for pictures")
     add("--plugins", type=absolute, help=PLUGINS_HELP)
@@ -314,11 +328,11 @@ def _run(flags: argparse.Namespace) -> None:
         _dry_run(run_config, flags.jobs)
         return
     folder = _run_folder(run_config, flags)
-    console = terminal()
+    console = terminal(flags.json)
     context = RunContext(folder, catalog, flags.jobs, console, flags.command, flags.scheduler, flags.fresh)
     with translate_errors(folder / run_folder.DATABASE_NAME):
         run.run(run_config, context).close()
-    write_report(folder, catalog, console, flags.against)
+    write_report(folder, catalog, console, flags.json, flags.against)
 
 
 def _run_folder(run_config: RunConfig, flags: argparse.Namespace) -> Path:
@@ -389,7 +403,8 @@ def _report(flags: argparse.Namespace) -> None:
     catalog = Catalog.of(flags.data, flags.plugins)
     folders = [command.folder_of(run) for run in flags.run]
     options = flags.convention, flags.threshold, flags.against, flags.out, flags.as_good
-    command.write(command.ReportRequest(folders, command.REPORTS, catalog, *options), terminal())
+    part = flags.methods, flags.conditions, flags.width, flags.style, flags.colour, flags.json
+    command.write(command.ReportRequest(folders, command.REPORTS, catalog, *options, *part), terminal(flags.json))
 
 
 def _compare(flags: argparse.Namespace) -> int:
@@ -415,8 +430,10 @@ def _verify(flags: argparse.Namespace) -> int:
     return int(not verify.run(request, terminal(), flags.json))
 
 
-def write_report(folder: Path, catalog: Catalog, console: Console, against: str | None = None) -> None:
+def write_report(
+    folder: Path, catalog: Catalog, console: Console, as_json: bool = False, against: str | None = None
+) -> None:
     """Write the CSVs of a run beside its database, its plots and its report, and print the summary."""
     from bench.report import command
 
-    command.write(command.ReportRequest([folder], command.REPORTS, catalog, against=against), console)
+    command.write(command.ReportRequest([folder], command.REPORTS, catalog, against=against, as_json=as_json), console)

@@ -136,6 +136,17 @@ def poses_of(loaded: RunData, trials: pd.DataFrame) -> NDArray[np.float64]:
     return poses.reshape(-1, 4, 4)
 
 
+def upright(problem: Problem) -> NDArray[np.float64]:
+    """Return the motion (4, 4) from the target's frame to one in which the y axis of the object points up.
+
+    Objects have their z axis up before they are posed; for scans, whose up is not known, it is the identity.
+    """
+    if condition(problem.key.condition).real:
+        return np.eye(4)
+    z_to_y = np.array([[1.0, 0, 0, 0], [0, 0, 1, 0], [0, -1, 0, 0], [0, 0, 0, 1]])
+    return np.asarray(z_to_y @ np.linalg.inv(problem.T_target_source @ problem.source_pose))
+
+
 def subsample(cloud: NDArray[np.float32], most: int) -> NDArray[np.float32]:
     """Subsample evenly to at most `most` points."""
     rows = np.unique(np.linspace(0, len(cloud) - 1, min(most, len(cloud))).astype(int))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from common.errors import MalformedFile
 from common.text import join_names
 from datasets.formats.geometry import Columns, Geometry, cloud, named, shape_text
-from datasets.formats.tables import POINT_NAMES, axes_of, from_array
+from datasets.formats.tables import MAX_COLUMNS, POINT_NAMES, axes_of, from_array
 
 MAX_UNPACKED = 400_000_000
 """Most bytes that a member of an .npz may unpack to."""
@@ -88,9 +88,9 @@ def _chosen(preferred: list[str], heads: dict[str, tuple[int, ...] | None]) -> s
 
 
 def _may_be_points(shape: tuple[int, ...]) -> bool:
-    """Tell whether an array of this shape can hold points: three or more columns or rows, and no matrix (3 or 4, 4)."""
+    """Tell whether an array of this shape can hold points: 3 to `MAX_COLUMNS` columns or rows, and no pose."""
     long = [n for n in shape if n > 1]
-    return len(long) == 2 and min(long) >= 3 and tuple(long) not in ((3, 3), (3, 4), (4, 4))
+    return len(long) == 2 and 3 <= min(long) <= MAX_COLUMNS and tuple(long) not in ((3, 3), (3, 4), (4, 4))
 
 
 def _head_of(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> tuple[int, ...] | None:

@@ -19,7 +19,7 @@ _UNIT = re.compile(r"\s*[\[(].*?[\])]\s*$|[_ ](m|mm|cm|km|ft)$")
 _AXIS = re.compile(
     r"(?:pos|position|coord|coords|coordinate|points?|vertex|loc|location|p|pt|world|local|scan|cartesian)?[_:.\- ]*([xyz])"
 )
-_NUMBERED = re.compile(r"(?:points?|coords?|coordinates?|position|pos|xyz)[_:.\- ]?([012])")
+_NUMBERED = re.compile(r"(?:points?|coords?|coordinates?|position|pos|xyz)(?:_\w+)?[_:.\- ]?([012])")
 _AXIS_LAST = re.compile(r"([xyz])[_:.\- ]?(?:coord|coords|coordinate|pos|position|axis|value|val)?")
 _MAP_NAMES = {"easting": 0, "east": 0, "northing": 1, "north": 1, "elevation": 2, "height": 2, "altitude": 2, "elev": 2}
 

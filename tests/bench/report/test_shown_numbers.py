@@ -12,9 +12,11 @@ from bench.evaluation import aggregate
 from bench.evaluation.compare import Change, Comparison
 from bench.evaluation.conventions import CONVENTIONS, by_convention
 from bench.evaluation.statistics import Difference
-from bench.report import figures, interactive, ranking, style, tables, terminal
+from bench.report import figures, interactive, ranking, style, tables, terminal, trends
+from bench.report.panels import kind_panels
 from bench.report.ranking import Duel, errors_of
 from bench.report.recommendation import Recommendation, alone, recommend
+from bench.report.selection import by_rank
 from tests.bench.report.one_group import one_group
 
 CRITERION = CONVENTIONS["deepgmr"]
@@ -79,7 +81,8 @@ def test_the_summary_shows_each_column_under_its_head(frames, rows):
         GROUP, rows, errors_of(frames["trials"], CRITERION), CRITERION, {("a", "rmse"): "0.11"}
     )
     assert table.columns == ["method", "kind", *COLUMNS]
-    for cells, row in zip(by_head(table), rows, strict=True):
+    order = ranking.by_recall(errors_of(frames["trials"], CRITERION))
+    for cells, row in zip(by_head(table), by_rank(rows, order), strict=True):
         assert cells["method"].text == ("few, n = 3" if row["method"] == "few" else row["method"])
         assert cells["kind"].text == row["kind"]
         for head, (column, digits) in COLUMNS.items():
@@ -96,12 +99,12 @@ def test_the_summary_shows_each_column_under_its_head(frames, rows):
             assert cells[head].text == f"{middle:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
         assert cells["RMSE mean over answered [95\u00a0%]"].beside == ("0.11" if row["method"] == "a" else "")
     known = [{**row, "recall_as_good": np.nan} for row in rows]
-    note = " ".join([tables.ceiling_note(rows), style.not_run(rows)]).strip()
-    assert table.caption == note and table.title == ranking.group_title(GROUP)
+    assert table.caption == tables.ceiling_note(rows) and table.title == ranking.group_title(GROUP)
     noted = [{**row, "ceiling_problems": 9, "problems": row["problems"] * (row["method"] != "a")} for row in rows]
     other = tables.summary_table(GROUP, noted, errors_of(frames["trials"], CRITERION), CRITERION, {})
-    assert other.caption == f"{tables.ceiling_note(noted)} Not run: a; `bench.py list` and the report give the reasons."
-    assert [row[0].text for row in other.rows] == ["b", "c", "truth", "few, n = 3"]
+    assert other.caption == tables.ceiling_note(noted)
+    assert [row[0].text for row in other.rows] == [row[0].text for row in table.rows if row[0].text != "a"]
+    assert style.not_run(noted) == "Not run: a; `bench.py list` and the report give the reasons."
     without = tables.summary_table(GROUP, known, errors_of(frames["trials"], CRITERION), CRITERION, {})
     assert without.columns == ["method", "kind", *(h for h in COLUMNS if h != "recall as good")]
     assert tables.recall_text({**rows[0], "recall": np.nan}) == "–"
@@ -115,13 +118,34 @@ def test_the_terminal_shows_each_column_under_its_head(frames, rows):
         expected += [f"{row[f'rmse_{name}']:.3f}" for name in ("mean_answered", "median")]
         expected += [f"{row['rre_deg_median']:.2f}", f"{row['rte_median']:.3f}"]
         assert cells[1:] == [*expected, f"{row['time_ms_median']:.1f}", f"{row['time_ms_p95']:.1f}"]
-    table = terminal._summary_table("title", rows, "caption", CRITERION)
+    table = terminal._summary_table("title", rows, CRITERION, 100)
     heads = ["method", "answered", "recall [95 %]", "RMSE ans.", "RMSE med.", "RRE °", "RTE", "ms", "p95 ms"]
-    assert [column.header for column in table.columns] == heads and table.width == 100
+    assert [column.header for column in table.columns] == heads
     styles = {str(cell): cell.style for cell in table.columns[0].cells}
     assert styles == {"b": "", "a": "", "c": "", "truth": "dim", "few, n = 3": "dim"}
     empty = {**rows[0], "problems": 0}
     assert terminal._summary_cells(empty, CRITERION)[2] == "–"
+
+
+def test_rows_of_the_terminal_are_sorted_by_rank_controls_by_recall_few_problems_last():
+    order = ranking.Ranking(["b", "a"], ["few", "less"], ["b"], [], 0.5)
+    rows = [
+        ("low", "control", 0.1, 40),
+        ("high", "control", 0.9, 40),
+        ("even", "control", 0.9, 40),
+        ("a", "local", 0.9, 40),
+    ]
+    rows += [
+        ("b", "local", 0.5, 40),
+        ("less", "local", 0.1, 3),
+        ("few", "local", 1.0, 3),
+        ("none", "control", np.nan, 40),
+    ]
+    names = ("method", "kind", "recall", "distinct_problems")
+    keys = {row[0]: terminal._order(dict(zip(names, row, strict=True)), order) for row in rows}
+    assert sorted(keys, key=keys.get) == ["b", "a", "even", "high", "low", "none", "few", "less"]
+    unranked = {row[0]: terminal._order(dict(zip(names, row, strict=True)), None) for row in rows}
+    assert sorted(unranked, key=unranked.get) == ["a", "b", "even", "high", "low", "none", "few", "less"]
 
 
 @pytest.mark.parametrize(
@@ -159,6 +183,8 @@ def test_a_comparison_shows_its_numbers_and_counts_its_verdicts():
     ]
     assert body[4] == "m d/5 5 0.250 0.500 +0.25 – not tested" and "only in A: x" in lines
     assert "B compared with A: 1 better, 2 worse, 1 without significant change (Holm over 4 tests," in " ".join(lines)
+    heads = [str(column.header) for column in terminal._comparison_table("q", changes[:1], ("A", "B")).columns]
+    assert heads == ["method", "problems", "n", "A", "B", "difference [95 %]", "p", "verdict"]
     colours = {c.verdict: terminal._comparison_table("q", [c], ("A", "B")).columns[0]._cells[0].style for c in changes}
     assert colours == {"better": "green", "worse": "red", "same": "", "not tested": ""}
 
@@ -275,9 +301,10 @@ def test_categories_show_the_mean_of_each_method_and_mark_what_is_not_answered(f
         assert cell.text == f"{cell.value:.2f}" + "*" * int(lost) and cell.beside == "0.5" * (m == "a")
         assert cell.faint == (m == "few") and not cell.bold
     with matplotlib.rc_context(style.RC):
-        axes = figures._categories(numbers, "title", {"few": "few, n = 3"}).axes[0]
+        axes = figures._categories(numbers, CRITERION, "title", "").axes[0]
     assert [text.get_text() for text in axes.texts] == [cell.text for cell in cells]
     assert np.allclose(axes.images[0].get_array(), [[cell.value for cell in cells]])
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["c  n 40"]
 
 
 def test_headlines_name_who_lost_most_and_count_ambiguous_problems():
@@ -340,108 +367,103 @@ def test_a_sentence_names_at_most_five_of_the_tied():
     assert Recommendation(None, {}, {}, False).sentence() == "" and Recommendation(None, {}, {}, False).method is None
 
 
-def drawn(figure, number=0):
-    """Data of the labelled lines of an axes."""
-    lines = [line for line in figure.axes[number].lines if not line.get_label().startswith("_")]
-    return {line.get_label(): np.array(line.get_data(), dtype=float) for line in lines}
+def curve_lines(axes):
+    """Data of the lines in the units of the axes, without leaders of labels."""
+    lines = [line for line in axes.lines if line.get_transform() == axes.transData]
+    return [np.array(line.get_data(), dtype=float) for line in lines]
 
 
-def labels(summary):
-    """Labels of a legend by method."""
-    few = {m: ", n = 3" if m == "few" else "" for m in KINDS}
-    return {str(r["method"]): f"{r['recall']:.2f}  {r['method']}{few[r['method']]}" for r in summary.to_dict("records")}
+def panels_of(frames):
+    """Panels of the frames' group: one method each."""
+    return kind_panels(tables.group_records(frames["summary"], GROUP), None)
 
 
 def test_figures_of_curves_show_the_share_below_each_error(frames):
-    summary = frames["summary"].assign(ceiling=[0.5, 0.25, 0.75, 0.1, 0.2], ceiling_problems=[10, 30, 20, 0, 5])
     with matplotlib.rc_context(style.RC):
-        figure = figures._cdf(frames["cdf"], summary, CRITERION, "title")
-    lines, of = drawn(figure), labels(summary)
-    ranked = summary.set_index("method")["recall"].drop("few").sort_values(ascending=False, kind="stable")
-    assert list(lines) == [*(of[m] for m in ranked.index), of["few"], "0.25  unambiguous"]
-    for m, label in of.items():
+        panels = panels_of(frames)
+        figure = figures._cdf(panels, frames["cdf"], CRITERION, "title", "", 0.25)
+    axis = figures.error_axis(frames["cdf"]["rmse"].to_numpy(), CRITERION)
+    assert [axes.get_title(loc="left") for axes in figure.axes[:3]] == ["local", "global", "learned"]
+    for axes, panel in zip(figure.axes, panels, strict=False):
+        (m,) = (str(row["method"]) for row in panel.rows)
         errors = frames["trials"].loc[frames["trials"]["method"] == m, "rmse"].to_numpy()
-        x, y = lines[label]
-        assert (x[0], y[0], x[-1], y[-1]) == (0, 0, 1, pytest.approx((errors <= 1).mean()))
-        assert np.allclose(y[1:-1], [(errors <= e + 1e-12).mean() for e in x[1:-1]])
-        assert np.allclose(x[1:-1], np.sort(errors[np.isfinite(errors)]))
-    assert (lines["0.25  unambiguous"][1] == 0.25).all()
-    vertical = [
-        line.get_xdata()[0]
-        for line in figure.axes[0].lines
-        if len(set(line.get_xdata())) == 1 and len(line.get_xdata()) == 2
-    ]
-    assert vertical == [0.2] and figure.axes[0].texts[0].get_text() == "recall@0.2"
-    assert figure.axes[0].get_xlim() == (-0.01, 1) and figure.axes[0].get_ylim() == (0, 1.03)
+        (x, y) = curve_lines(axes)[-1]
+        assert (x[0], y[0], x[-1], y[-1]) == (axis.low, 0, axis.high, pytest.approx((errors <= axis.high).mean()))
+        inside = np.sort(errors[errors <= axis.high])
+        assert np.allclose(x[1:-1], np.maximum(inside, axis.low))
+        assert np.allclose(y[1:-1], [(errors <= e + 1e-12).mean() for e in inside])
+        texts = [text.get_text() for text in axes.texts]
+        assert texts == ["recall@0.2", f"{m} {panel.rows[0]['recall']:.2f}"]
+        assert [line.get_ydata()[0] for line in axes.lines if line.get_linestyle() == "--"] == [0.25]
+        assert [line.get_xdata()[0] for line in axes.lines if len(set(line.get_xdata())) == 1] == [0.2]
 
 
 @pytest.mark.parametrize("n", [10, 399, 400, 401, 5000])
-def test_a_curve_has_at_most_400_steps_both_ends_and_a_diamond_where_it_reaches_one(n):
+def test_a_curve_has_at_most_400_steps_and_both_ends(n):
     from matplotlib.figure import Figure
 
-    for reached in (True, False):
-        axes = Figure().subplots()
-        y = np.arange(1, n + 1) / n * (1 if reached else 0.9)
-        curve = pd.DataFrame({"rmse": np.linspace(0.01, 0.7, n), "fraction": y})
-        figures._curve(axes, curve, "rmse", 1.0, {"color": "red", "alpha": 0.5})
-        x, shown = map(np.asarray, axes.lines[0].get_data())
-        assert len(x) == min(n, 400) + 2 and axes.lines[0].get_drawstyle() == "steps-post"
-        assert (x[1], x[-2], shown[1], shown[-2]) == pytest.approx((0.01, 0.7, y[0], y[-1]))
-        marks = [line.get_data() for line in axes.lines[1:]]
-        assert [(float(a[0]), b[0]) for a, b in marks] == ([(pytest.approx(0.7), 1)] if reached else [])
-        cut = Figure().subplots()
-        figures._curve(cut, curve, "rmse", 0.35, {"color": "red"})
-        x, shown = map(np.asarray, cut.lines[0].get_data())
-        assert x[-1] == 0.35 and shown[-1] == shown[-2] and x[-2] <= 0.35 and len(cut.lines) == 1
+    row = {"method": "a", "kind": "global", "recall": 0.5}
+    y = np.arange(1, n + 1) / n * 0.9
+    curve = pd.DataFrame({"rmse": np.linspace(0.01, 0.7, n), "fraction": y})
+    axes = Figure().subplots()
+    end = figures._curve(axes, curve, row, CRITERION, figures.ErrorAxis(0.0, 1.0, False))
+    x, shown = map(np.asarray, axes.lines[0].get_data())
+    assert len(x) == min(n, 400) + 2 and axes.lines[0].get_drawstyle() == "steps-post"
+    assert (x[1], x[-2], shown[1], shown[-2]) == pytest.approx((0.01, 0.7, y[0], y[-1]))
+    assert end.y == pytest.approx(0.9) and end.text == "a 0.50"
+    cut = Figure().subplots()
+    figures._curve(cut, curve, row, CRITERION, figures.ErrorAxis(0.0, 0.35, False))
+    x, shown = map(np.asarray, cut.lines[0].get_data())
+    assert x[-1] == 0.35 and shown[-1] == shown[-2] and x[-2] <= 0.35
 
 
-def test_the_error_axis_ends_at_one_or_the_ninetieth_percentile_of_the_errors():
-    curves = pd.DataFrame({"rmse": [3.0, 4.0], "rte": [1.0, 101.0]})
-    assert figures._right_end(curves, CRITERION) == figures._right_end(curves[:0], CONVENTIONS["kitti"]) == 1
+def test_the_error_axis_ends_at_one_or_at_a_percentile_of_the_errors():
     kitti = CONVENTIONS["kitti"]
-    assert figures._right_end(curves, kitti) == pytest.approx(91)
-    assert figures._right_end(curves[:1], kitti) == pytest.approx(3), "one and a half times its limit of 2"
+    assert figures.error_axis(np.array([3.0, 4.0]), CRITERION) == (0, 1, False)
+    assert figures.error_axis(np.array([]), kitti) == (0, 1, False)
+    assert figures.error_axis(np.array([50.0, 101.0]), kitti) == (0, pytest.approx(95.9), False)
+    assert figures.error_axis(np.array([1.0]), kitti).high == pytest.approx(3), "one and a half times its limit of 2"
+    low, high, log = figures.error_axis(np.array([*np.geomspace(1e-6, 10, 100), np.inf]), kitti)
+    assert log and (low, high) == (pytest.approx(1e-3), 10)
 
 
 def test_figures_by_angle_show_mean_error_and_recall_at_the_middle_of_each_bin(frames):
     trials = frames["trials"].assign(angle_deg=np.tile([10.0, 50.0, 130.0], 60)[: len(frames["trials"])])
     bins = aggregate.by_angle(trials, [0, 40, 90, 180], CRITERION)
+    data, trend = trends._binned(bins, "angle", "angle", CRITERION)
     with matplotlib.rc_context(style.RC):
-        figure = figures._by_angle(bins, frames["summary"], CRITERION, "title")
-    for m, label in {m: label.split("  ")[1] for m, label in labels(frames["summary"]).items()}.items():
-        mine = bins[bins["method"] == m]
-        x, y = drawn(figure, 1)[label]
-        assert (
-            x.tolist() == ((mine["angle_low"] + mine["angle_high"]) / 2).tolist()
-            and y.tolist() == mine["recall"].tolist()
-        )
-    left, order = figure.axes[0].lines, [r["method"] for r in ranking.display_rows(frames["summary"])]
-    for (whole, hollow), m in zip(zip(left[::2], left[1::2], strict=True), order, strict=True):
-        mine = bins[bins["method"] == m]
-        np.testing.assert_array_equal(whole.get_ydata(), mine["rmse_mean_answered"])
+        panels = panels_of(frames)
+        figure = trends._trend_figure(data, trend, panels, CRITERION, "title", "", np.nan)
+    for panel, left, right in zip(panels, figure.axes[::2], figure.axes[1::2], strict=True):
+        mine = bins[bins["method"] == panel.rows[0]["method"]]
+        middle = ((mine["angle_low"] + mine["angle_high"]) / 2).tolist()
+        (recall,) = curve_lines(left)
+        assert recall[0].tolist() == middle and recall[1].tolist() == mine["recall"].tolist()
+        whole, hollow = curve_lines(right)
+        np.testing.assert_array_equal(whole[1], mine["rmse_mean_answered"])
         partly = (mine["answered"] < mine["problems"]).to_numpy()
-        np.testing.assert_array_equal(hollow.get_ydata(), mine["rmse_mean_answered"][partly])
-        assert hollow.get_markerfacecolor() == style.PAPER
-    assert figure.axes[0].get_xticks().tolist() == [0, 40, 90, 180] and figure.axes[0].get_xlim() == (0, 180)
+        np.testing.assert_array_equal(hollow[1], mine["rmse_mean_answered"][partly])
+        assert right.lines[1].get_markerfacecolor() == style.PAPER
+    counts = bins.groupby("angle_low")["problems"].max().tolist()
+    assert list(trend.texts) == [f"{e}\nn {n}" for e, n in zip(("0–40", "40–90", "90–180"), counts, strict=True)]
 
 
-def test_figures_and_charts_of_times_show_medians_and_where_no_call_returned():
+def test_figures_and_charts_of_times_show_medians_and_where_no_call_returned(tmp_path):
     frame = timing_frame()
     frame.loc[(frame["method"] == "c") & (frame["points"] == 1024), "time_ms_median"] = np.nan
     whole = frame[(frame["angle_low"] == 0) & (frame["angle_high"] == 180)]
+    jobs = list(trends.times_of(frame, tmp_path))
+    assert [job.stem.name for job in jobs] == ["time_points", "time_angle_64", "time_angle_1024"]
     with matplotlib.rc_context(style.RC):
-        figure = figures._times_by_points(whole, "title")
-        angles = figures._times_by_angle(frame[(frame["points"] == 64) & ~frame.index.isin(whole.index)], "title")
-    for m, line in drawn(figure).items():
-        mine = whole[whole["method"] == m].set_index("points")["time_ms_median"]
-        np.testing.assert_array_equal(mine[line[0].astype(int)].to_numpy(), line[1])
-    crosses = [line.get_data() for line in figure.axes[0].lines if line.get_marker() == "x"]
-    assert [(list(x), list(y)) for x, y in crosses if len(x)] == [([1024], [1.0])]
-    assert (
-        list(drawn(figure)) == ["b", "a", "c"] and figure.axes[0].get_xscale() == figure.axes[0].get_yscale() == "log"
-    )
-    assert [t.get_text() for t in figure.axes[0].get_xticklabels()] == ["64", "1024"]
-    assert drawn(angles)["a"][0].tolist() == [45, 135] and angles.axes[0].get_xlim() == (0, 180)
+        figure, angles = (job.make(*job.arguments) for job in jobs[:2])
+    assert [axes.get_title(loc="left") for axes in figure.axes[:3]] == ["local", "global", "learned"]
+    for axes, m in zip(figure.axes, ("b", "a", "c"), strict=False):
+        mine = whole[whole["method"] == m].sort_values("points")
+        np.testing.assert_array_equal(curve_lines(axes)[0], [mine["points"], mine["time_ms_median"]])
+        crosses = [line.get_data() for line in axes.lines if line.get_marker() == "x" and len(line.get_xdata())]
+        assert [(list(x), list(y)) for x, y in crosses] == ([([1024], [1.0])] if m == "c" else [])
+        assert axes.get_xscale() == axes.get_yscale() == "log"
+    assert curve_lines(angles.axes[1])[0][0].tolist() == [45, 135] and angles.axes[0].get_xscale() == "linear"
     chart = interactive.times(frame)
     assert [trace["name"] for trace in chart["data"]] == ["b", "a", "c"]
     for trace in chart["data"]:
@@ -451,38 +473,46 @@ def test_figures_and_charts_of_times_show_medians_and_where_no_call_returned():
     assert chart["layout"]["xaxis"]["tickvals"] == [64, 1024]
 
 
+def test_recall_against_time_shows_both_with_the_interval(frames):
+    rows = [r for r in tables.group_records(frames["summary"], GROUP) if r["method"] in "abc"]
+    advice = Recommendation(None, {}, {"a": 5.0, "b": 7.0, "c": 11.0}, True)
+    with matplotlib.rc_context(style.RC):
+        axes = figures._recall_time(rows, advice, CRITERION, "title", "").axes[0]
+    points = [line.get_data() for line in axes.lines if len(line.get_xdata()) == 1 and line.get_marker() != "None"]
+    assert [(float(x[0]), float(y[0])) for x, y in points] == [(advice.ms[r["method"]], r["recall"]) for r in rows]
+    for bars, row in zip(axes.collections, rows, strict=True):
+        (segment,) = bars.get_segments()
+        assert segment[:, 1].tolist() == pytest.approx([row["recall_low"], row["recall_high"]])
+    assert {text.get_text() for text in axes.texts} == {"a", "b", "c"}
+
+
 def test_every_figure_with_data_is_drawn_once_under_its_own_name(frames, tmp_path):
     more = frames["summary"].assign(points=128)
-    trials = frames["trials"].assign(angle_deg=10.0)
+    trials = frames["trials"].assign(angle_deg=10.0, overlap=0.5)
     frames = {
         "summary": pd.concat([frames["summary"], more]),
         "cdf": pd.concat([frames["cdf"], frames["cdf"].assign(points=128)]),
         "by_angle": aggregate.by_angle(trials, [0, 180], CRITERION),
-        "timing": timing_frame(),
+        "by_overlap": aggregate.by_overlap(trials, CRITERION),
     }
-    jobs = list(figures.figures_of(frames, {}, CRITERION, tmp_path))
-    names = ["cdf_d_noisy_64", "angle_d_noisy_64", "cdf_d_noisy_128", "density_d_noisy", "time_points"]
-    assert [job.stem.name for job in jobs] == [*names, "time_angle_64", "time_angle_1024"]
-    assert [job.kind for job in jobs] == ["cdf", "angle", "cdf", "density", "time", "time", "time"]
-    whole = [aggregate.all_angles(job.arguments[0]) for job in jobs[4:]]
-    assert whole[0].all() and not whole[1].any() and not whole[2].any()
-    assert [set(job.arguments[0]["points"]) for job in jobs[4:]] == [{64, 1024}, {64}, {1024}]
-    captions = [figures.CDF_CAPTION, figures.ANGLE_CAPTION, figures.CDF_CAPTION, figures.DENSITY_CAPTION]
-    assert [job.caption for job in jobs] == [*captions, *[figures.TIME_CAPTION] * 3]
-    with matplotlib.rc_context(style.RC):
-        density = jobs[3].make(*jobs[3].arguments)
-    titles = [axes._left_title.get_text() for axes in density.axes]
-    assert titles == ["b", "a", "c", "few"], "without controls, the method on few problems last"
+    other = (*GROUP[:2], 128)
+    advice = dict.fromkeys((GROUP, other), Recommendation(None, {}, dict.fromkeys("abc", 5.0), False))
+    jobs = list(figures.figures_of(frames, {}, advice, CRITERION, tmp_path))
+    assert [job.stem.name for job in jobs] == [f"{n}_d_noisy_{p}" for p in (64, 128) for n in ("cdf", "recall_time")]
+    assert [job.kind for job in jobs] == ["cdf", "recall_time"] * 2
+    assert [job.caption for job in jobs] == [figures.CDF_CAPTION, figures.RECALL_TIME_CAPTION] * 2
+    others = list(trends.trends_of(frames, {}, CRITERION, tmp_path))
+    assert [job.stem.name for job in others] == ["angle_d_noisy_64", "points_d_noisy"]
+    data = others[1].arguments[0].set_index(["method", "points"])
     of = frames["summary"].set_index(["method", "points"])
-    for axes, m in zip(density.axes, titles, strict=True):
-        wanted = [f"{of.loc[(m, n), 'recall']:.2f}  N = {n}" + ", n = 3" * (m == "few") for n in (64, 128)]
-        assert axes.get_legend_handles_labels()[1] == wanted
+    np.testing.assert_array_equal(data["recall"], of.loc[data.index, "recall"])
+    np.testing.assert_array_equal(data["mean"], of.loc[data.index, "rmse_mean_answered"])
 
 
 def test_charts_of_curves_and_bins_show_their_rows(frames):
     rows = tables.group_records(frames["summary"], GROUP)
     chart = interactive.cdf(frames["cdf"], rows, CRITERION)
-    ranked = sorted(rows, key=lambda r: (r["method"] == "few", -r["recall"], r["method"]))
+    ranked = by_rank(rows, None)
     assert [t["name"].split(" ")[1].rstrip(",") for t in chart["data"]] == [r["method"] for r in ranked]
     for trace, row in zip(chart["data"], ranked, strict=True):
         mine = frames["cdf"][frames["cdf"]["method"] == row["method"]]
@@ -492,9 +522,12 @@ def test_charts_of_curves_and_bins_show_their_rows(frames):
         ends = [0] * (len(mine) - 1) + [10 * (mine["fraction"].iloc[-1] == 1)]
         assert trace["marker"]["size"] == ends
     (line,) = chart["layout"]["shapes"]
-    assert (line["x0"], line["x1"], line["y0"], line["y1"]) == (0.2, 0.2, 0, 1) and chart["layout"]["xaxis"][
-        "range"
-    ] == [0, 1]
+    assert (line["x0"], line["x1"], line["y0"], line["y1"]) == (0.2, 0.2, 0, 1)
+    shown = frames["cdf"].loc[frames["cdf"]["method"] != "truth", "rmse"].to_numpy()
+    low, high, log = figures.error_axis(shown, CRITERION)
+    ends = [np.log10(low), np.log10(high)] if log else [low, high]
+    assert chart["layout"]["xaxis"]["range"] == pytest.approx(ends)
+    assert chart["layout"]["xaxis"]["type"] == ("log" if log else "linear")
     trials = frames["trials"].assign(angle_deg=np.tile([10.0, 130.0], 90)[: len(frames["trials"])])
     bins = aggregate.by_angle(trials, [0, 40, 180], CRITERION)
     chart = interactive.by_bins(bins, rows, "angle", "angle", CRITERION)
@@ -539,9 +572,9 @@ def test_charts_show_small_numbers_names_and_every_section(frames):
     every = frames | {"by_angle": aggregate.by_angle(trials, [0, 90], CRITERION), "timing": timing_frame()}
     every |= {"by_overlap": aggregate.by_overlap(trials, CRITERION)}
     charts = interactive.all_charts(every, {GROUP: Recommendation(None, {}, ms, False)}, CRITERION)
-    counts = {name: [group for group, _ in some] for name, some in charts.items()}
+    counts = {name: list(some) for name, some in charts.items()}
     assert counts == {"cdf": [GROUP], "pareto": [GROUP], "angle": [GROUP], "overlap": [], "time": [None]}
     looks = {name: interactive._line(name, kind) for name, kind in (("fgr", "global"), ("fgr+icp", "global"))}
-    assert [look["line"]["dash"] for look in looks.values()] == ["solid", "dash"]
+    assert [look["line"]["dash"] for look in looks.values()] == ["solid", "4px,1.6px"]
     assert [look["marker"]["symbol"].endswith("-open") for look in looks.values()] == [False, True]
-    assert interactive._line("x+y", "control")["line"]["dash"] == "dot"
+    assert interactive._line("x+y", "control")["line"]["color"] == interactive._line("x", "control")["line"]["color"]

@@ -67,6 +67,7 @@ MEMBERS = {
     "colours first": ({"colors": COLOURS, "points": POINTS}, "took `points` (200 x 3) of 2 members"),
     "pose first": ({"pose": np.eye(4), "xyz": POINTS}, "took `xyz` (200 x 3) of 2 members"),
     "unnamed": ({"label": np.arange(4), "arr_1": POINTS}, "took `arr_1` (200 x 3) of 2 members"),
+    "features": ({"feats": np.ones((200, 32)), "data": POINTS}, "took `data` (200 x 3) of 2 members"),
     "normals": ({"normals": POINTS, "data": POINTS}, "took `data` (200 x 3) of 2 members"),
     "axes": (
         {"x": POINTS[:, 0], "y": POINTS[:, 1], "z": POINTS[:, 2], "t": POINTS[:, 0]},
@@ -91,6 +92,7 @@ def test_the_member_with_the_points_is_taken_by_its_name_and_shape(tmp_path, nam
     ("members", "message"),
     [
         ({"source": POINTS, "target": POINTS}, "of which several may be points; save one of them as `points`"),
+        ({"depth": np.ones((60, 80))}, "none of them points (N, 3)"),
         ({"pose": np.eye(4)}, "none of them points (N, 3)"),
         ({"points": np.eye(4)}, "member `points` holds a 4 x 4 matrix"),
         ({"points": np.array([None])}, "Python objects (pickle)"),

@@ -13,6 +13,7 @@ from datasets.formats.tables import axes_of, counts_rows, from_table
         ("X Y Z R G B", [0, 1, 2]),
         ("id pos_x pos_y pos_z", [1, 2, 3]),
         ("Points_0 Points_1 Points_2", [0, 1, 2]),
+        ("Points_m_XYZ:0 Points_m_XYZ:1 Points_m_XYZ:2 intensity", [0, 1, 2]),
         ("Northing Easting Elevation", [1, 0, 2]),
         ("x_coord y_coord z_coord", [0, 1, 2]),
         ("nx ny nz x y z", [3, 4, 5]),
