@@ -260,7 +260,7 @@ class Pair:
         name, scene: name of the pair, and of its scene, which is its category.
         source, target: (N, 3) and (M, 3), each in its own frame; in metres unless the data set says otherwise.
         T_target_source: (4, 4) float64, maps source points into the target's frame.
-        overlap: share of the source that the target also shows; NaN where it is unknown.
+        overlap: share of the source that the target also shows (`fragments`: of the target); NaN where it is unknown.
         information: (6, 6) matrix of `gt.info`, None where it is missing.
         source_pose, symmetry, evaluation, origin: fields of an exported problem (see `datasets.problems.Problem`).
     """

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from common import portable, specs
 from common.errors import InputError, unknown
 from datasets.base import NotEnoughPoints, Shape
-from datasets.poses import Matrix, move, rotate
+from datasets.poses import Matrix, direction, move, rotate
 from datasets.visibility import overlap, visible_on_grid, visible_points
 
 Cloud = NDArray[np.float64]
@@ -207,6 +207,92 @@ class Partial(Noisy):
 
 
 @dataclass(frozen=True)
+class Crop(Noisy):
+    """Each cloud without the points beyond a random plane, with the share `keep` of the others (RPMNet, Predator).
+
+    Both clouds start from the same 2N points. Each loses those on one side of a plane with a uniformly random normal, so that
+    the share `keep` remains; at 0.5 the plane passes through the centroid. Of the rest keep x N random points are taken,
+    rounded up: 717 of 1 024 at 0.7. With `unseen`, objects are those of `unseen`.
+    """
+
+    keep: float = 0.7
+    unseen: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.keep <= 1:
+            raise ValueError("keep must be above 0 and at most 1")
+
+    @property
+    def unseen_half(self) -> bool:  # type: ignore[override]
+        """Whether only objects of the second half of the categories are used."""
+        return self.unseen
+
+    def make(
+        self, shape: Shape, points: int, source_pose: Matrix, target_pose: Matrix, rng: np.random.Generator
+    ) -> Clouds:
+        """Generate the two cropped clouds; the overlap is measured on the points before the last subsampling."""
+        (cloud,) = shape.samples(self.oversampling * points, 1, rng)
+        poses = source_pose, target_pose
+        kept = self.kept_rows([move(pose, cloud) for pose in poses], rng)
+        size = -int(np.floor(-self.keep * points))  # rounded up
+        rows = [rng.permutation(r)[:size] for r in kept]
+        source, target = (move(pose, cloud[r]) for pose, r in zip(poses, rows, strict=True))
+        shared = np.count_nonzero(np.isin(kept[0], kept[1])) / len(kept[0])
+        return Clouds(self.disturb(source, rng), self.disturb(target, rng), shared)
+
+    oversampling: ClassVar[int] = 2
+    """Points from which both clouds are taken, as a multiple of N."""
+
+    def needed(self, points: int) -> int:
+        """Return how many points of an object both clouds are taken from."""
+        return self.oversampling * points
+
+    def kept_rows(self, clouds: list[Cloud], rng: np.random.Generator) -> list[NDArray[np.intp]]:
+        """Return the rows of each posed cloud (n, 3) that remain."""
+        return [half_space(cloud, direction(rng), self.keep) for cloud in clouds]
+
+    def points_available(self, requested: int, fixed: int | None) -> int:
+        """Return the N whose multiple a data set can provide."""
+        return requested if fixed is None or requested > fixed else min(requested, fixed // self.oversampling)
+
+
+def half_space(cloud: Cloud, normal: NDArray[np.float64], keep: float) -> NDArray[np.intp]:
+    """Return the rows of points (n, 3) on the positive side of the plane that leaves the share `keep` of them, ascending.
+
+    >>> half_space(np.arange(10.0)[:, None] * [1.0, 0.0, 0.0], np.array([1.0, 0.0, 0.0]), 0.7).tolist()
+    [3, 4, 5, 6, 7, 8, 9]
+    """
+    distance = portable.dot(cloud - portable.mean(cloud), normal)
+    if keep == 0.5:
+        return np.flatnonzero(distance > 0)
+    beyond = int(np.floor((len(cloud) - 1) * (1 - keep))) + 1 if keep < 1 else 0
+    return np.sort(np.argsort(distance, kind="stable")[beyond:])
+
+
+@dataclass(frozen=True)
+class Nearest(Crop):
+    """The share `keep` of N common points that is nearest to a random far point (PRNet: 768 of 1 024).
+
+    The point has the same coordinates in the frames of both clouds, so that the crops differ the more the larger the motion is.
+    """
+
+    keep: float = 0.75
+    oversampling: ClassVar[int] = 1
+
+    def kept_rows(self, clouds: list[Cloud], rng: np.random.Generator) -> list[NDArray[np.intp]]:
+        """Return the rows of each cloud (n, 3) that are nearest to the far point."""
+        viewpoint = FAR * direction(rng)
+        size = -int(np.floor(-self.keep * len(clouds[0])))
+        order = [np.argsort(portable.norm(cloud - viewpoint), kind="stable") for cloud in clouds]
+        return [np.sort(rows[:size]) for rows in order]
+
+
+FAR = 500.0
+"""Distance of the point of `Nearest` from the origin."""
+
+
+@dataclass(frozen=True)
 class Real(Clean):
     """Real pairs at their own poses, subsampled to N points where they have more; for data sets of pairs only."""
 
@@ -220,7 +306,7 @@ class Real(Clean):
 
 
 CONDITIONS: dict[str, type[Clean]] = {
-    c.__name__.lower(): c for c in (Clean, Noisy, Unseen, Resampled, Outliers, Density, Partial, Real)
+    c.__name__.lower(): c for c in (Clean, Noisy, Unseen, Resampled, Outliers, Density, Partial, Crop, Nearest, Real)
 }
 """Classes of the conditions by name."""
 

@@ -23,6 +23,8 @@ CATEGORIES = tuple(
     "guitar keyboard lamp laptop mantel monitor night_stand person piano plant radio range_hood sink sofa stairs stool "
     "table tent toilet tv_stand vase wardrobe xbox".split()
 )
+SYMMETRIC = frozenset("bottle bowl cone cup flower_pot lamp tent vase".split())
+"""Categories that GeoTransformer leaves out because their objects have a rotational symmetry."""
 POINTS_FOLDER, MESH_FOLDER = "modelnet40_ply_hdf5_2048", "ModelNet40"
 LAYOUTS = {
     "points": Archive(
@@ -55,6 +57,7 @@ class ModelNet40(DataSet):
     `ROOT/modelnet40/modelnet40_ply_hdf5_2048/` holds fixed points, used unchanged: centred, in the unit sphere.
     `ROOT/modelnet40/ModelNet40/` holds OFF meshes, centred at the area centroid and scaled to the unit sphere. `layout` is
     `points`, `meshes`, or `any`: the points if they are on disk. Symmetries are unknown; `symmetry=estimate` estimates them.
+    `asymmetric` leaves out the eight categories that GeoTransformer leaves out.
     """
 
     licence = "research use; may not be redistributed"
@@ -66,11 +69,19 @@ class ModelNet40(DataSet):
     categories = CATEGORIES
     layout: str = "any"
     symmetry: str = "unknown"
+    asymmetric: bool = False
 
     def check(self) -> None:
         if self.layout not in ("any", *LAYOUTS):
             raise ValueError(f"layout must be any, {' or '.join(LAYOUTS)}")
         check_choice(self.symmetry)
+
+    def pick(self, split: str, number: int, seed: int, labels: tuple[int, ...] | None = None, least: int = 0) -> int:
+        """Return the index of the object of problem `number`, in a seeded order over the objects of some labels."""
+        if self.asymmetric:
+            allowed = range(len(CATEGORIES)) if labels is None else labels
+            labels = tuple(label for label in allowed if CATEGORIES[label] not in SYMMETRIC)
+        return super().pick(split, number, seed, labels, least)
 
     @property
     def archives(self) -> tuple[Archive, ...]:

@@ -13,7 +13,7 @@ from common.errors import InputError, unknown
 
 Matrix = NDArray[np.float64]
 MAX_TRANSLATION = 0.5
-"""Maximum length of a sampled translation."""
+"""Maximum length of a sampled translation, or magnitude of its coordinates for samplers that draw it in a box."""
 MAX_REJECTIONS = 20_000
 """Maximum number of rotations drawn to find one whose angle is within the bounds."""
 
@@ -103,7 +103,21 @@ def euler45(rng: np.random.Generator) -> Matrix:
     >>> round(angle_deg(euler45(rng("doc"))), 3)
     32.003
     """
-    ax, ay, az = rng.uniform(0, 45, 3)
+    return _euler(rng, 45)
+
+
+def euler180(rng: np.random.Generator) -> Matrix:
+    """Draw a rotation Rx Ry Rz (3, 3) with three angles U[0°, 180°], as GeoTransformer's full range.
+
+    >>> from common.keys import rng
+    >>> round(angle_deg(euler180(rng("doc"))), 3)
+    127.433
+    """
+    return _euler(rng, 180)
+
+
+def _euler(rng: np.random.Generator, most: float) -> Matrix:
+    ax, ay, az = rng.uniform(0, most, 3)
     ex, ey, ez = np.eye(3)
     return portable.product(portable.product(axis_rotation(ex, ax), axis_rotation(ey, ay)), axis_rotation(ez, az))
 
@@ -145,12 +159,16 @@ SAMPLERS: dict[str, Callable[[np.random.Generator, float, float], Matrix]] = {
     "axis_angle": _axis_angle,
     "haar": _with_rejection(haar),
     "euler45": _with_rejection(euler45),
+    "euler45_box": _with_rejection(euler45),
+    "euler180_box": _with_rejection(euler180),
 }
 """Samplers of rotations whose angle is within bounds in degrees, by name."""
 
 
 def sample_pose(sampler: str, rng: np.random.Generator, low: float = 0.0, high: float = 180.0) -> Matrix:
     """Draw a true pose (4, 4): a rotation of the named sampler; a translation of uniform direction and length U[0, 0.5].
+
+    A sampler whose name ends in `_box` draws each coordinate of the translation from U[-0.5, 0.5], as DCP does.
 
     Args:
         sampler: a name of `SAMPLERS`.
@@ -170,7 +188,10 @@ def sample_pose(sampler: str, rng: np.random.Generator, low: float = 0.0, high: 
         raise unknown("sampler", sampler, SAMPLERS)
     T = np.eye(4)
     T[:3, :3] = SAMPLERS[sampler](rng, low, high)
-    T[:3, 3] = direction(rng) * rng.uniform(0, MAX_TRANSLATION)
+    if sampler.endswith("_box"):
+        T[:3, 3] = rng.uniform(-MAX_TRANSLATION, MAX_TRANSLATION, 3)
+    else:
+        T[:3, 3] = direction(rng) * rng.uniform(0, MAX_TRANSLATION)
     return T
 
 

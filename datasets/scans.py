@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import combinations, groupby
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from datasets.formats import skipped_remark
 from datasets.poses import Matrix, inverse, move
 
 OVERLAP_POINTS = 1000
-"""Points of the source on which an overlap is estimated; its standard error is at most 0.016."""
+"""Points of a scan on which an overlap is estimated; its standard error is at most 0.016."""
 
 
 def concatenate_clouds(clouds: Sequence[NDArray[Any]], dtype: type[np.floating[Any]] = np.float32) -> Arrays:
@@ -59,6 +60,21 @@ def overlaps(
     return np.array(shares)
 
 
+def in_range(overlap: NDArray[Any], low: float, high: float) -> NDArray[np.bool_]:
+    """Return which overlaps (n,) are at least `low` and below `high`; 1 as upper bound is included.
+
+    >>> in_range(np.array([0.1, 0.3, 1.0]), 0.1, 0.3).tolist(), in_range(np.array([0.3, 1.0]), 0.3, 1.0).tolist()
+    ([True, False, False], [True, True])
+    """
+    return np.asarray((overlap >= low) & ((overlap < high) | (high >= 1)))
+
+
+def check_overlaps(near: float, low: float, high: float) -> None:
+    """Raise ValueError if the distance or the bounds of the overlap are out of range."""
+    if near <= 0 or not 0 <= low <= high <= 1:
+        raise ValueError("near must be above 0, and min_overlap and max_overlap rise within 0 and 1")
+
+
 def check_rigid(T: NDArray[Any], origin: str) -> None:
     """Raise an error if a matrix (..., 4, 4) is not a rigid motion.
 
@@ -85,7 +101,7 @@ def check_rigid(T: NDArray[Any], origin: str) -> None:
 
 
 class PosedScans(PairSet):
-    """Pairs of scans with poses in one frame: all pairs of a group with an overlap of at least `min_overlap`.
+    """Pairs of scans with poses in one frame: all pairs of a group with an overlap from `min_overlap` to `max_overlap`.
 
     The overlap is the share of the source with a target point within `near`. The source is the later of the two scans.
     """
@@ -94,10 +110,10 @@ class PosedScans(PairSet):
     min_overlap: float = 0.3
     near: float = 0.02
     skip_bad: bool = False
+    max_overlap: float = 1.0
 
     def check(self) -> None:
-        if self.near <= 0 or not 0 <= self.min_overlap <= 1:
-            raise ValueError("near must be above 0, and min_overlap between 0 and 1")
+        check_overlaps(self.near, self.min_overlap, self.max_overlap)
 
     @property
     @abstractmethod
@@ -127,13 +143,17 @@ class PosedScans(PairSet):
         rows = [
             (name, int(k))
             for name, arrays in self.groups.items()
-            for k in np.flatnonzero(arrays["overlap"] >= self.min_overlap)
+            for k in np.flatnonzero(in_range(arrays["overlap"], self.min_overlap, self.max_overlap))
         ]
         if not rows:
-            raise InputError(
-                f"{self.place(self.path)}: no pair with overlap {self.min_overlap:g} or more; lower min_overlap"
-            )
+            raise no_pair(self.place(self.path), self.min_overlap, self.max_overlap)
         return rows
+
+
+def no_pair(place: Path, low: float, high: float) -> InputError:
+    """Return the error that no pair has an overlap within the bounds."""
+    upper = "" if high >= 1 else f" and below {high:g}"
+    return InputError(f"{place}: no pair with overlap {low:g} or more{upper}; lower min_overlap or raise max_overlap")
 
 
 def posed_scans(

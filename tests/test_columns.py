@@ -5,14 +5,16 @@ import re
 
 import pytest
 
-from bench.evaluation import aggregate
+from bench.evaluation import aggregate, protocols
 from bench.evaluation.conventions import CONVENTIONS
 from bench.isolation.process import ROOT
-from bench.storage.run_folder import TABLES
+from bench.storage.run_folder import REAL_TABLES
+from bench.storage.run_folder import TABLES as TABLES_OF_ALL
 from tests.bench.synthetic_run import as_loaded, synthetic_run
 
 PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
-OPTIONAL = {"rmse_information", "chamfer"}
+TABLES = (*TABLES_OF_ALL, *REAL_TABLES)
+OPTIONAL = {"rmse_information", "rmse_correspondences", "chamfer"}
 """Columns that only some data or conventions have."""
 
 
@@ -33,7 +35,8 @@ def definitions():
 @pytest.fixture(scope="module")
 def headers():
     loaded = as_loaded(*synthetic_run(n=6, sizes=(256,), methods=("icp",), conditions=("noisy",)))
-    return {name: list(frame.columns) for name, frame in aggregate.tables(loaded, CONVENTIONS["deepgmr"]).items()}
+    frames = aggregate.tables(loaded, CONVENTIONS["deepgmr"])
+    return {name: list(frame.columns) for name, frame in frames.items()} | {"scenes": protocols.COLUMNS}
 
 
 @pytest.mark.parametrize("name", TABLES)

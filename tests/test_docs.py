@@ -79,6 +79,8 @@ def place(tmp_path_factory):
     modelnet40(folder / "data" / "modelnet40" / "modelnet40_ply_hdf5_2048")
     for scene in ("sun3d-hotel_umd-maryland_hotel3", "7-scenes-redkitchen"):
         fragments(folder / "data" / "3dmatch" / scene, cloud)
+    fragments(folder / "data" / "range_pairs" / "pair_00", cloud)
+    problem_list(folder / "data" / "eth", cloud)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr("bench.report.begin_report", lambda *_: list)
@@ -106,6 +108,15 @@ def fragments(folder, cloud):
         write_ply(folder / f"cloud_bin_{number}.ply", cloud)
     rows = "\n".join(" ".join(map(str, row)) for row in np.eye(4))
     (folder / "gt.log").write_text(f"0 2 3\n{rows}\n")
+
+
+def problem_list(folder, cloud):
+    """A list of one registration problem beside its cloud."""
+    (folder / "plain").mkdir(parents=True)
+    write_ply(folder / "plain" / "a.ply", cloud)
+    names = " ".join(f"t{k}" for k in range(1, 13))
+    motion = " ".join(map(str, np.eye(4)[:3].ravel()))
+    (folder / "plain_global.txt").write_text(f"id source target overlap {names}\n1 a.ply a.ply 1.0 {motion}\n")
 
 
 def small(words, folder, own):

@@ -74,10 +74,12 @@ def test_the_table_of_samplers_is_that_of_the_samplers():
     angle = np.radians(np.linspace(0, 180, 200_001))
     law = {"axis_angle": np.ones_like(angle), "haar": 1 - np.cos(angle)}
     for name, mean, below in rows:
-        if name == "euler45":
+        if name.startswith("euler"):
             draw = np.random.default_rng(0)
-            drawn = np.array([poses.angle_deg(poses.euler45(draw)) for _ in range(3000)])
-            expected, share, slack = drawn.mean(), 100 * (drawn < 30).mean(), (1.2, 2.5)
+            sample = poses.euler180 if name == "euler180_box" else poses.euler45
+            drawn = np.array([poses.angle_deg(sample(draw)) for _ in range(3000)])
+            slack = 3.5 * drawn.std() / np.sqrt(len(drawn)), 2.5
+            expected, share = drawn.mean(), 100 * (drawn < 30).mean()
         else:
             weight = law[name] / law[name].sum()
             expected, share, slack = np.degrees(angle @ weight), 100 * weight[angle < np.radians(30)].sum(), (0.06, 0.5)

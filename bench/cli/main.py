@@ -241,6 +241,7 @@ def _run_flags(run: argparse.ArgumentParser) -> None:
     add("--timeout", type=float, metavar="S", help="maximum seconds per pair")
     add("--memory-limit", type=float, metavar="GB", help="maximum memory per pair")
     add("--fresh", action="store_true", help="start over instead of continuing")
+    _against_flag(run)
     add("--json", action="store_true", help="print the summary as JSON; messages go to standard error")
     add("--dry-run", action="store_true", help="print the plan and the estimated time, and stop")
     run.set_defaults(handler=_run)
@@ -250,7 +251,7 @@ def _report_flags(report: argparse.ArgumentParser) -> None:
     add = report.add_argument
     add("run", type=Path, nargs="+", help="names or folders of runs, such as results/NAME; several give one report")
     _convention_flags(report)
-    add("--against", choices=["paper"], help="show the numbers of the paper beside ours")
+    _against_flag(report)
     add("--as-good", action="store_true", help="count wrong poses that fit as well as the ground truth (takes minutes)")
     add("--methods", nargs="+", default=[], metavar="M", help="report these methods of the run only")
     add("--conditions", nargs="+", default=[], metavar="C", help="report these conditions of the run only")
@@ -262,6 +263,14 @@ def _report_flags(report: argparse.ArgumentParser) -> None:
     add("--data", help=f"{DATA_HELP}; for pictures")
     add("--plugins", type=absolute, help=PLUGINS_HELP)
     report.set_defaults(handler=_report)
+
+
+def _against_flag(command: argparse.ArgumentParser) -> None:
+    """Add `--against`; the names of protocols are those of the packaged table, read without a library."""
+    lines = (ROOT / "bench" / "report" / "published.csv").read_text(encoding="utf-8").splitlines()[1:]
+    names = ["paper", *dict.fromkeys(line.split(",")[0] for line in lines)]
+    text = f"show published numbers beside ours: {', '.join(names)} (paper: of DeepGMR)"
+    command.add_argument("--against", choices=names, metavar="NAME", help=text)
 
 
 def _compare_flags(compare: argparse.ArgumentParser) -> None:
@@ -323,7 +332,7 @@ def _run(flags: argparse.Namespace) -> None:
     context = RunContext(folder, catalog, flags.jobs, console, flags.command, flags.scheduler, flags.fresh)
     with translate_errors(folder / run_folder.DATABASE_NAME):
         run.run(run_config, context).close()
-    write_report(folder, catalog, console, flags.json)
+    write_report(folder, catalog, console, flags.json, flags.against)
 
 
 def _run_folder(run_config: RunConfig, flags: argparse.Namespace) -> Path:
@@ -393,7 +402,7 @@ def _report(flags: argparse.Namespace) -> None:
 
     catalog = Catalog.of(flags.data, flags.plugins)
     folders = [command.folder_of(run) for run in flags.run]
-    options = flags.convention, flags.threshold, flags.against is not None, flags.out, flags.as_good
+    options = flags.convention, flags.threshold, flags.against, flags.out, flags.as_good
     part = flags.methods, flags.conditions, flags.width, flags.style, flags.colour, flags.json
     command.write(command.ReportRequest(folders, command.REPORTS, catalog, *options, *part), terminal(flags.json))
 
@@ -421,8 +430,10 @@ def _verify(flags: argparse.Namespace) -> int:
     return int(not verify.run(request, terminal(), flags.json))
 
 
-def write_report(folder: Path, catalog: Catalog, console: Console, as_json: bool = False) -> None:
+def write_report(
+    folder: Path, catalog: Catalog, console: Console, as_json: bool = False, against: str | None = None
+) -> None:
     """Write the CSVs of a run beside its database, its plots and its report, and print the summary."""
     from bench.report import command
 
-    command.write(command.ReportRequest([folder], command.REPORTS, catalog, as_json=as_json), console)
+    command.write(command.ReportRequest([folder], command.REPORTS, catalog, against=against, as_json=as_json), console)

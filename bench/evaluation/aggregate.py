@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.evaluation import metrics, statistics
+from bench.evaluation import metrics, protocols, statistics
 from bench.evaluation.clusters import clusters_of
 from bench.evaluation.conventions import DEFAULT, Convention, add_information_rmse
 from bench.evaluation.loader import GROUP_COLUMNS, KEY_COLUMNS, POSE_COLUMNS, RunData
@@ -182,6 +182,7 @@ def summary_columns(criterion: Convention) -> list[str]:
     names += [*FAILURES, "skipped", "peak_mb_max", f"{m}_median_low", f"{m}_median_high"]
     names += [f"{m}_seed_sd", f"{m}_problem_sd", "time_ms_mean", "batch", "gpu_memory_mb_max"]
     names += ["recall_as_good", "recall_as_good_low", "recall_as_good_high", "ceiling", "ceiling_problems"]
+    names += ["rre_deg_mean_answered", "rte_mean_answered"]
     return list(dict.fromkeys(names))
 
 
@@ -207,6 +208,7 @@ def _summarize(group: pd.DataFrame, criterion: Convention, key: tuple[Any, ...])
         | {"distinct_problems": distinct, f"{m}_mean_low": low, f"{m}_mean_high": high}
         | {f"{m}_seed_sd": seed, f"{m}_problem_sd": problem, "recall_seed_sd": _seed_sd(evaluated)}
         | {"mean_distance_answered": answered["mean_distance"].mean()}
+        | {"rre_deg_mean_answered": answered["rre_deg"].mean(), "rte_mean_answered": answered["rte"].mean()}
         | _symmetric(evaluated, answered)
         | {status: int(counts.get(status, 0)) for status in (*FAILURES, "skipped")}
         | {"peak_mb_max": evaluated["peak_mb"].max(), "gpu_memory_mb_max": evaluated["gpu_memory_mb"].max()}
@@ -409,9 +411,13 @@ def add_success(loaded: RunData, criterion: Convention, table: pd.DataFrame | No
 
 
 def tables(loaded: RunData, criterion: Convention, table: pd.DataFrame | None = None) -> dict[str, pd.DataFrame]:
-    """Return every table of a run by the name of its CSV; `table` is the result of `add_success` if already computed."""
+    """Return every table of a run by the name of its CSV; `table` is the result of `add_success` if already computed.
+
+    `scenes` is only there for runs with real pairs.
+    """
     table = add_success(loaded, criterion) if table is None else table
     edges, times = loaded.run["config"]["angle_bins"], timed(loaded)
+    scenes = protocols.by_scene(table)
     return {
         "poses": loaded.outcomes[POSES],
         "trials": table,
@@ -422,6 +428,7 @@ def tables(loaded: RunData, criterion: Convention, table: pd.DataFrame | None = 
         "cdf": cdf(table, criterion),
         "stages": stages(loaded.stages),
         "timing": timing(times, edges),
+        **({"scenes": scenes} if len(scenes) else {}),
     }
 
 

@@ -96,6 +96,7 @@ LABELS = {
     "rte": "RTE",
     "chamfer": "modified Chamfer",
     "rmse_information": "RMSE by gt.info",
+    "rmse_correspondences": "RMSE over correspondences",
     "mae_euler_deg": "MAE of Euler angles",
     "rmse_paper": "RMSE as printed",
     "rmse_symmetric": "RMSE up to symmetry",

@@ -321,8 +321,9 @@ def information_rmse(T: Array, T_true: Array, information: Array) -> Array:
         T_true: ground truth (..., 4, 4).
         information: Λ (..., 6, 6) of `gt.info`, the sum of GᵀG over the true correspondences, so that Λ₀₀ counts them.
 
-    ξ consists of the translation of T_true⁻¹ T and the vector part of its unit quaternion, the order and scale of Λ in
-    `gt.info`. For small errors the result is the RMSE over the correspondences.
+    ξ consists of the translation of T_true⁻¹ T and the vector part of its unit quaternion. For small errors the result is the
+    RMSE over the correspondences if Λ is of their source points and G = [I | -2 [p]×]. The files of 3DMatch have the
+    target's points and no factor of 2, so that their errors are only near the RMSE; the formula is that of the benchmark.
 
     >>> T = np.eye(4)
     >>> T[0, 3] = 0.2

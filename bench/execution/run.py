@@ -136,7 +136,9 @@ def collect_notes(config: RunConfig, groups: list[ProblemGroup], context: RunCon
     notes += [f"{group.name} is skipped: {group.skip}" for group in groups if group.skip]
     for group in groups:
         if group.points != group.requested and not group.skip:
-            why = "its points are fixed and split into disjoint halves"
+            why = (
+                "its objects have a fixed number of points, and the condition divides them or needs more than N of them"
+            )
             notes.append(
                 f"{group.dataset}/{group.condition} has N = {group.points} instead of {group.requested}: {why}"
             )

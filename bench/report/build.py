@@ -19,6 +19,7 @@ from bench.report import (
     interactive,
     jobs,
     paper,
+    published,
     qualitative,
     ranking,
     risk_coverage,
@@ -50,6 +51,7 @@ class Options:
         width: width of figures in inches.
         sheet: matplotlib style file for figures.
         coloured: whether LaTeX tables have colours.
+        protocol: name of the protocol whose published rows are shown (see `published`); None for none.
     """
 
     criterion: Convention
@@ -59,6 +61,7 @@ class Options:
     width: float = style.WIDTHS["page"]
     sheet: Path | None = None
     coloured: bool = False
+    protocol: str | None = None
 
 
 def begin_report(
@@ -136,6 +139,7 @@ class _Report:
             tables.duel_list(self.duels),
             paper.paper_tables(frames["summary"], frames["timing"], errors, criterion, against),
             _convention_table(frames["trials"], criterion, frames["summary"]),
+            published.protocol_tables(frames, self.options.protocol),
         )
 
     def plain_figures(self) -> Iterator[jobs.FigureJob]:
@@ -160,6 +164,7 @@ class _Report:
         folder.mkdir(parents=True, exist_ok=True)
         named = {f"summary_{style.slug(*g)}": t for g, t in own.summary.items()}
         named |= {f"categories_{style.slug(*g)}": t for g, t in own.categories.items()}
+        named |= {f"protocol_{style.slug(*g)}": t for g, t in own.protocols.items()}
         named |= own.paper | {"conventions": own.conventions, "recall": own.recall, "duels": own.duel_list}
         texts = {f"{stem}.csv": table.csv() for stem, table in named.items()}
         texts |= {f"{stem}.md": table.markdown() for stem, table in named.items()}
@@ -169,7 +174,7 @@ class _Report:
 
     def _markdown(self) -> str:
         notes = [f"- {escaped(line)}" for line in [*self.tables.headlines, *self._not_run()]]
-        parts = [table.markdown() for table in self.tables.summary.values()]
+        parts = [table.markdown() for table in (*self.tables.summary.values(), *self.tables.protocols.values())]
         return "\n".join(["# Summary", "", *notes, "", *parts])
 
     def _not_run(self) -> list[str]:
@@ -198,6 +203,7 @@ class _Report:
             recall=own.recall,
             summary=own.summary,
             paper=list(own.paper.values()),
+            protocols=list(own.protocols.values()),
             categories=own.categories,
             duels=own.duels,
             coverage=tables.coverage_table(self.frames["summary"]),
@@ -242,6 +248,7 @@ class _ReportTables:
     duel_list: Table
     paper: dict[str, Table]
     conventions: Table
+    protocols: dict[GroupKey, Table]
 
 
 def _convention_table(trials: pd.DataFrame, criterion: Convention, summary: pd.DataFrame) -> Table:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from bench.report import ProblemReplay
 
+PAPER = "paper"
+"""Value of `--against` for the numbers of the DeepGMR paper."""
 RESULTS, REPORTS = Path("results"), Path("reports")
 """Default folders of runs and reports."""
 
@@ -35,7 +37,8 @@ class ReportRequest:
         catalog: data sets and methods, for pictures.
         convention: name of the convention; None for the default.
         thresholds: limits of success in place of those of the convention.
-        against: whether to show the paper's numbers beside ours.
+        against: whose numbers to show beside ours: "paper" for those of the DeepGMR paper, or a protocol of
+            `bench.report.published`; None for none.
         out: name of the report; None to derive it from runs and convention.
         as_good: whether to compute which wrong poses fit as well as the ground truth; takes minutes.
         methods, conditions: the part of the run that is reported; empty for all.
@@ -50,7 +53,7 @@ class ReportRequest:
     catalog: Catalog
     convention: str | None = None
     thresholds: Sequence[float] | None = None
-    against: bool = False
+    against: str | None = None
     out: str | None = None
     as_good: bool = False
     methods: Sequence[str] = ()
@@ -124,8 +127,10 @@ def write(request: ReportRequest, console: Console) -> None:
     from bench.evaluation import aggregate
     from bench.report import Options, ProblemReplay, begin_report, json_summary, terminal_summary
     from bench.report.as_good import add_fits
+    from bench.report.published import protocol_tables
     from bench.report.style import WIDTHS
     from bench.report.subset import subset
+    from bench.report.terminal import table_for_terminal
 
     criterion = request.criterion
     runs = [read(folder) for folder in request.folders]
@@ -136,12 +141,13 @@ def write(request: ReportRequest, console: Console) -> None:
     if request.as_good:
         trials = add_fits(loaded, replay, trials, criterion)
     frames = aggregate.tables(loaded, criterion, trials)
+    protocol = None if request.against == PAPER else request.against
     reports = request.folder
     run_folder.check_report_folder(reports)
     csvs = request.folders[0] if request.plain else reports / "csv"
     sheet = _checked_sheet(request.sheet)
-    look = WIDTHS[request.width], sheet, request.coloured
-    finish = begin_report(loaded, frames, replay, Options(criterion, request.against, csvs, reports, *look))
+    look = WIDTHS[request.width], sheet, request.coloured, protocol
+    finish = begin_report(loaded, frames, replay, Options(criterion, request.against == PAPER, csvs, reports, *look))
     aggregate.write_csvs(frames, csvs)
     if request.plain:
         text = json.dumps(loaded.run, indent=2, ensure_ascii=False)
@@ -152,6 +158,8 @@ def write(request: ReportRequest, console: Console) -> None:
         finish()
         return
     console.print(terminal_summary(frames, criterion, console.width))
+    for table in protocol_tables(frames, protocol).values():
+        console.print(table_for_terminal(table))
     for note in [*_unanswered_notes(loaded, frames["summary"]), *(loaded.run["notes"] if request.plain else [])]:
         console.print(note, highlight=False, soft_wrap=True, markup=False)
     for label, path in zip(("CSVs", "plots", "report"), places.values(), strict=True):
@@ -194,10 +202,11 @@ def _trials_for(loaded: RunData, criterion: Convention, replay: ProblemReplay) -
         InputError: the run lacks data that the convention needs.
     """
     from bench.evaluation import aggregate
-    from bench.report.replay import chamfer
+    from bench.report.replay import chamfer, correspondence_rmse
 
     table = aggregate.trials(loaded)
-    extra = {"chamfer": chamfer(loaded, replay, table)} if criterion.metric == "chamfer" else {}
+    computed = {"chamfer": chamfer, "rmse_correspondences": correspondence_rmse}
+    extra = {name: compute(loaded, replay, table) for name, compute in computed.items() if name == criterion.metric}
     table = aggregate.add_success(loaded, criterion, table.assign(**extra))
     evaluated = table[table["status"] != "skipped"]
     if len(evaluated) and evaluated[criterion.metric].isna().all():

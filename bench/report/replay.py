@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.evaluation.loader import POSE_COLUMNS, RunData
+from bench.evaluation.metrics import moments, rmse_of_moments
 from bench.planning.catalog import Catalog
 from common.errors import InputError
 from datasets.base import DataSet, NotEnoughPoints, PairSet
@@ -20,6 +21,8 @@ from datasets.problems import Problem, ProblemKey, make_problem
 if TYPE_CHECKING:
     import pandas as pd
 
+ALL_POINTS = 2**62
+"""Number of points above that of every scan."""
 CLEAN_POINTS = 2048
 """Points of the clean clouds of the Chamfer distance, if the object has that many."""
 
@@ -108,6 +111,22 @@ class ProblemReplay:
             dataclasses.replace(key, condition=noiseless, points=min(CLEAN_POINTS, most or CLEAN_POINTS))
         )
 
+    def complete(self, problem: str) -> Problem | None:
+        """Return the pair of a problem with all points of its scans; None for objects."""
+        key = self.key(problem)
+        if not condition(key.condition).real:
+            self.missing[key.dataset] = "objects have no true correspondences; only pairs of scans have"
+            return None
+        return self._generate(dataclasses.replace(key, points=ALL_POINTS))
+
+    def near(self, problem: str) -> float | None:
+        """Return the distance up to which two points of a problem's pair correspond; None if its data set has none."""
+        name = self.key(problem).dataset
+        distance = getattr(self.opened(name), "near", None)
+        if distance is None:
+            self.missing[name] = "the data set has no parameter near, the distance of corresponding points"
+        return distance
+
 
 def poses_of(loaded: RunData, trials: pd.DataFrame) -> NDArray[np.float64]:
     """Return the poses (B, 4, 4) of trials (rows of `aggregate.trials`, by index), NaN where missing."""
@@ -161,3 +180,32 @@ def chamfer(loaded: RunData, replay: ProblemReplay, trials: pd.DataFrame) -> NDA
                 backward = np.asarray(trees[1].query((noisy.target - t) @ R)[0])
                 distances[row] = (forward**2).mean() + (backward**2).mean()
     return distances
+
+
+def correspondence_rmse(loaded: RunData, replay: ProblemReplay, trials: pd.DataFrame) -> NDArray[np.float64]:
+    """Compute the RMSE of each trial (n,) over the true correspondences of its pair, as Zhou, Park and Koltun 2016.
+
+    The correspondences are the points of the complete source whose nearest target point under the ground truth is within
+    `near` of the data set. Infinite for a failure, NaN if the clouds are unavailable or no point corresponds.
+    """
+    from scipy.spatial import cKDTree
+
+    errors = np.where(trials["status"] == "skipped", np.nan, np.inf)
+    poses = poses_of(loaded, trials)
+    rows = np.flatnonzero((trials["status"] != "skipped").to_numpy())
+    problems = trials["problem"].astype(str).to_numpy()
+    for name in dict.fromkeys(problems[rows]):
+        own = rows[problems[rows] == name]
+        pair = replay.complete(name)
+        near = None if pair is None else replay.near(name)
+        matched = np.zeros((0, 3), dtype=np.float32)
+        if pair is not None and near is not None:
+            R, t = pair.T_target_source[:3, :3], pair.T_target_source[:3, 3]
+            gaps, _ = cKDTree(pair.target).query(pair.source @ R.T + t, distance_upper_bound=near)
+            matched = pair.source[np.isfinite(gaps)]
+        if pair is None or not len(matched):
+            errors[own] = np.nan
+            continue
+        known = own[np.isfinite(poses[own]).all(axis=(1, 2))]
+        errors[known] = rmse_of_moments(poses[known], pair.T_target_source, moments(matched))
+    return errors

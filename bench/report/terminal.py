@@ -12,6 +12,7 @@ import numpy as np
 
 from bench.evaluation.statistics import ALPHA, MIN_SHARED
 from bench.report import ranking, style
+from bench.report import table as report_table
 from bench.report.recommendation import recommend
 from bench.report.selection import by_rank
 from bench.report.tables import groups_of
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 NAME = 18
 """Width of the column of methods in characters."""
+TERMINAL_COLUMNS = 8
+"""Columns of a table of the report that fit into a terminal."""
 
 
 HEADS = ("answered", "recall [95 %]", "{error} ans.", "{error} med.", "RRE °", "RTE", "ms", "p95 ms")
@@ -52,6 +55,22 @@ def terminal_summary(frames: Mapping[str, pd.DataFrame], criterion: Convention, 
     run = frames["summary"].groupby("method", observed=True)["problems"].sum()
     missing = style.not_run([{"method": method, "problems": count} for method, count in run.items()])
     return Group(*parts, *([Text(missing + "\n", style="dim")] if missing else []))
+
+
+def table_for_terminal(table: report_table.Table) -> Group:
+    """Format a table of the report for a terminal of 100 columns, without what does not fit: its first columns and caption."""
+    from rich.console import Group
+    from rich.text import Text
+
+    shown = _new_table(table.title)
+    for number, head in enumerate(table.heads[:TERMINAL_COLUMNS]):
+        first = number == 0
+        width = NAME + 10 if first else None
+        shown.add_column(Text(head), justify="left" if first else "right", no_wrap=first, min_width=width)
+    for row in table.rows:
+        cells = row[:TERMINAL_COLUMNS]
+        shown.add_row(*(Text(cell.whole, style="dim" if cell.faint else "") for cell in cells))
+    return Group(shown, Text(table.caption + "\n", style="dim"))
 
 
 def json_summary(frames: Mapping[str, pd.DataFrame], criterion: Convention, places: Mapping[str, Path]) -> str:

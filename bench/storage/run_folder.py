@@ -15,12 +15,14 @@ from common.text import join_names
 
 DATABASE_NAME = "record.sqlite"
 TABLES = ("poses", "trials", "summary", "per_category", "by_angle", "by_overlap", "cdf", "stages", "timing")
+REAL_TABLES = ("scenes",)
+"""Tables that only runs with real pairs have."""
 RUN_FILES = frozenset(
     [
         DATABASE_NAME,
         *(f"{DATABASE_NAME}-{end}" for end in ("wal", "shm", "journal")),
         "run.json",
-        *(f"{t}.csv" for t in TABLES),
+        *(f"{t}.csv" for t in (*TABLES, *REAL_TABLES)),
     ]
 )
 """Every file that a run writes into its folder; `--fresh` deletes only these."""

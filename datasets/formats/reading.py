@@ -17,6 +17,7 @@ from datasets.formats.limited import read_geometry, with_fix
 from datasets.formats.meshes import read_obj, read_off, read_stl
 from datasets.formats.pcd import read_pcd
 from datasets.formats.ply import read_ply
+from datasets.formats.pth import read_pth
 from datasets.formats.text import NoTable, read_text
 
 Reader = Callable[[Path], Geometry]
@@ -36,6 +37,7 @@ READERS: dict[str, Reader] = {
     ".npy": read_npy,
     ".npz": read_npz,
     ".las": read_las,
+    ".pth": read_pth,
 }
 """Reader of each suffix."""
 FIX = "fix or remove it"

@@ -117,6 +117,8 @@ def summary_row(rows):
         "distinct_problems": distinct,
         "recall_seed_sd": np.std(by_repeat, ddof=1) if len(by_repeat) > 1 else np.nan,
         "mean_distance_answered": ok["mean_distance"].sum() / len(ok) if len(ok) else np.nan,
+        "rre_deg_mean_answered": ok["rre_deg"].sum() / len(ok) if len(ok) else np.nan,
+        "rte_mean_answered": ok["rte"].sum() / len(ok) if len(ok) else np.nan,
         "rmse_symmetric_mean_answered": ok["rmse_symmetric"].mean(),
         "rmse_seed_sd": seed_sd,
         "rmse_problem_sd": problem_sd,

@@ -17,9 +17,15 @@ from datasets.problems import ProblemKey, make_problem
 from datasets.rooms import scene_arrays
 from tests.catalog import open_data
 
-CONDITIONS = ("clean", "noisy", "unseen", "resampled", "partial", "outliers", "density")
-SAMPLERS = {"axis_angle": (0.0, 180.0), "haar": (90.0, 150.0), "euler45": (10.0, 40.0)}
-FIXED = ("clean", "outliers", "resampled", "partial[visibility=hpr]")
+CONDITIONS = ("clean", "noisy", "unseen", "resampled", "partial", "outliers", "density", "crop", "nearest")
+SAMPLERS = {
+    "axis_angle": (0.0, 180.0),
+    "haar": (90.0, 150.0),
+    "euler45": (10.0, 40.0),
+    "euler45_box": (10.0, 40.0),
+    "euler180_box": (0.0, 180.0),
+}
+FIXED = ("clean", "outliers", "resampled", "partial[visibility=hpr]", "crop[keep=0.5,unseen=false]", "nearest[sigma=0]")
 OBJECTS = ("modelnet40[layout=points]", "modelnet40[layout=meshes]", "folder[path=clouds]", "icl_nuim")
 PAIRS = (
     "icl_nuim_pairs[min_overlap=0.0,near=0.5]",

@@ -22,6 +22,8 @@ PINNED = {
     "partial": "13924ecafc22ebca 31dd5155341c55ea 9b88e9b7b2dd75f2",
     "outliers": "35625243dd92f697 8c459d7699671925 10d7202014e92f48",
     "density": "76cb2ab782cf4da1 889a364e55d798f6 517a95fb9a2d0be2",
+    "crop": "8d452cafac655ec1 f4641fa7fa7eb3a7 2c5e8c12b10d3813",
+    "nearest": "c094d1e06f6dde1d 271de8475bf17a6b b99a1a63c11f01f7",
 }
 """The first digits of the digests of three problems of each condition; of these, problems of 0.1 have others."""
 PINNED_ROOM = "4ac12c844d8d4692"

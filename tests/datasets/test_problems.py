@@ -17,8 +17,9 @@ from datasets.base import (
     sample_triangles,
     triangle_areas,
 )
-from datasets.conditions import condition
+from datasets.conditions import condition, half_space
 from datasets.problems import ProblemKey, make_problem, problem_set_sha256
+from tests.catalog import open_data
 
 
 class Toy(DataSet):
@@ -68,7 +69,14 @@ def test_euler45_composes_as_scipy_intrinsic_xyz():
 
 
 @pytest.mark.parametrize(
-    ("sampler", "mean", "share_below_30"), [("axis_angle", 90, 0.167), ("haar", 126.5, 0.0075), ("euler45", 44.7, 0.15)]
+    ("sampler", "mean", "share_below_30"),
+    [
+        ("axis_angle", 90, 0.167),
+        ("haar", 126.5, 0.0075),
+        ("euler45", 44.7, 0.15),
+        ("euler45_box", 44.7, 0.15),
+        ("euler180_box", 136.9, 0.0044),
+    ],
 )
 def test_samplers_have_the_protocols_mean_and_tail(sampler, mean, share_below_30):
     draw = rng("sampler", sampler)
@@ -77,7 +85,7 @@ def test_samplers_have_the_protocols_mean_and_tail(sampler, mean, share_below_30
     assert (angles < 30).mean() == pytest.approx(share_below_30, abs=0.025)
 
 
-@pytest.mark.parametrize("sampler", ["axis_angle", "haar", "euler45"])
+@pytest.mark.parametrize("sampler", ["axis_angle", "haar", "euler45", "euler180_box"])
 def test_bounds_on_the_angle_hold(sampler):
     draw = rng("bounds", sampler)
     angles = [poses.angle_deg(poses.sample_pose(sampler, draw, 20, 40)[:3, :3]) for _ in range(50)]
@@ -209,3 +217,48 @@ def test_evaluation_points_are_500_of_the_source():
     points = problem.evaluation_points
     assert points.shape == (500, 3)
     assert {tuple(p) for p in points} <= {tuple(p) for p in problem.source}
+
+
+# Crops
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"), [("crop[sigma=0]", 717), ("crop[sigma=0,keep=0.5]", 512), ("nearest[sigma=0]", 768)]
+)
+def test_crops_keep_the_points_of_their_protocols(text, kept):
+    dataset = open_data("shapes40")
+    problem = make_problem(dataset, ProblemKey("shapes40", text, 1024, 3, sampler="euler45_box"))
+    assert len(problem.source) <= kept and len(problem.target) <= kept
+    assert len(problem.source) > (0.7 * kept if "0.5" in text else kept - 1)
+    assert 0.1 < problem.tags["overlap"] < 1
+
+
+def test_a_crop_is_a_half_space_of_each_cloud():
+    cloud = rng("half").random((500, 3)) * [1, 2, 3]
+    normal = np.array([0.0, 0.6, 0.8])
+    rows = half_space(cloud, normal, 0.7)
+    height, rest = cloud @ normal, np.setdiff1d(np.arange(500), rows)
+    assert len(rows) == 350 and height[rows].min() > height[rest].max()
+    expected = height > np.percentile(height, 30)
+    np.testing.assert_array_equal(rows, np.flatnonzero(expected))
+    centred = half_space(cloud, normal, 0.5)
+    np.testing.assert_array_equal(centred, np.flatnonzero((cloud - cloud.mean(0)) @ normal > 0))
+    assert len(half_space(cloud, normal, 1.0)) == 500
+
+
+def test_nearest_keeps_the_side_of_one_far_point_in_both_frames():
+    clouds = [rng("near", k).random((400, 3)) for k in range(2)]
+    kept = condition("nearest[keep=0.6]").kept_rows(clouds, rng("view"))
+    directions = [clouds[k][kept[k]].mean(0) - np.delete(clouds[k], kept[k], axis=0).mean(0) for k in range(2)]
+    assert [len(rows) for rows in kept] == [240, 240]
+    cosine = directions[0] @ directions[1] / np.prod([np.linalg.norm(d) for d in directions])
+    assert cosine > 0.9
+
+
+def test_a_crop_needs_twice_the_fixed_points_and_may_be_of_unseen_categories():
+    assert condition("crop").points_available(1024, 2048) == 1024
+    assert condition("crop").points_available(1024, 1024) == 512
+    assert condition("nearest").points_available(1024, 1024) == 1024
+    assert condition("crop[unseen=true]").unseen_half and not condition("crop").unseen_half
+    with pytest.raises(InputError, match="keep must be above 0"):
+        condition("crop[keep=0]")

@@ -115,6 +115,29 @@ def moved(T, points):
     return np.stack([T[i, 0] * x + T[i, 1] * y + T[i, 2] * z + T[i, 3] for i in range(3)], axis=1)
 
 
+def cropped(name, clouds, n, rng):
+    """Rows of both clouds of `crop` (keep 0.7) and `nearest` (keep 0.75)."""
+    keep = 0.7 if name == "crop" else 0.75
+    size, kept = -int(-keep * n // 1), []
+    viewpoint = 500.0 * unit(rng) if name == "nearest" else None
+    for cloud in clouds:
+        if name == "nearest":
+            order = np.argsort(length((cloud - viewpoint).T), kind="stable")
+            kept.append(np.sort(order[:size]))
+            continue
+        centre = np.array([sum_of(column) for column in cloud.T]) / len(cloud)
+        normal = unit(rng)
+        height = sum_of(column * c for column, c in zip((cloud - centre).T, normal, strict=True))
+        lost = int(np.floor((len(cloud) - 1) * (1 - keep))) + 1
+        kept.append(np.sort(np.argsort(height, kind="stable")[lost:]))
+    return [rng.permutation(rows)[:size] for rows in kept]
+
+
+def unit(rng):
+    v = normals(rng, 3)
+    return v / length(v)
+
+
 def disturbed(condition, cloud, rng):
     if condition == "clean":
         return cloud
@@ -135,11 +158,15 @@ def redraw(shape, key):
     )
     if key.condition == "density":
         (both,) = samples(shape, key.points + 512, 1, rng)
-        source, target = both[: key.points], both[key.points :]
+        source, target = moved(A, both[: key.points]), moved(times(T, A), both[key.points :])
+    elif key.condition in ("crop", "nearest"):
+        (both,) = samples(shape, key.points * (2 if key.condition == "crop" else 1), 1, rng)
+        clouds = moved(A, both), moved(times(T, A), both)
+        rows = cropped(key.condition, clouds, key.points, rng)
+        source, target = (cloud[r] for cloud, r in zip(clouds, rows, strict=True))
     else:
         drawn = samples(shape, key.points, 2 if key.condition == "resampled" else 1, rng)
-        source, target = drawn[0], rng.permutation(drawn[-1])
-    source, target = moved(A, source), moved(times(T, A), target)
+        source, target = moved(A, drawn[0]), moved(times(T, A), rng.permutation(drawn[-1]))
     source = disturbed(key.condition, source, rng).astype(np.float32)
     target = disturbed(key.condition, target, rng).astype(np.float32)
     identity = f"{key.dataset}/{key.condition}/{key.points}/{key.index:05d}"
@@ -168,7 +195,7 @@ def object_of(dataset, key):
     return (int(generator("pick", key.split, key.seed).integers(2**20)) + turn) * 40 + place
 
 
-@pytest.mark.parametrize("condition", ["clean", "noisy", "resampled", "outliers", "density"])
+@pytest.mark.parametrize("condition", ["clean", "noisy", "resampled", "outliers", "density", "crop", "nearest"])
 @pytest.mark.parametrize("dataset", [Shapes40(), Fixed()], ids=["triangles", "fixed points"])
 @pytest.mark.parametrize(("index", "seed", "points"), [(0, 0, 512), (53, 2, 300)])
 def test_the_page_suffices_to_draw_a_problem_again(dataset, condition, index, seed, points):

@@ -11,7 +11,9 @@ from scipy.spatial.transform import Rotation
 from common.errors import InputError
 from common.keys import rng
 from datasets import icl_nuim
+from datasets.fragments import connected, read_log
 from datasets.icl_nuim_pairs import read_trajectory
+from datasets.information import information_of, standard_order
 from datasets.poses import move, sample_pose
 from datasets.problems import ProblemKey, make_problem
 from datasets.registry import DataRegistry
@@ -35,6 +37,11 @@ def residual(problem):
 
 def real(dataset, index=0, points=10**6):
     return make_problem(dataset, ProblemKey("set", "real", points, index, sampler="none"))
+
+
+def all_of(dataset):
+    """Every problem of a set of pairs."""
+    return [real(dataset, index) for index in range(len(dataset))]
 
 
 # Fragments
@@ -71,14 +78,188 @@ def test_the_truth_maps_fragment_j_into_i(scene):
     problems = [real(dataset, i) for i in range(6)]
     assert {p.tags["object"] for p in problems} == {f"kitchen/{p}" for p in ("1-0", "2-0", "3-0", "2-1", "3-1", "3-2")}
     for problem in problems:
-        distance = cKDTree(problem.target).query(move(problem.T_target_source, problem.source))[0]
+        distance = cKDTree(move(problem.T_target_source, problem.source)).query(problem.target)[0]
         assert (distance < 1e-5).mean() == pytest.approx(problem.tags["overlap"], abs=0.06)
         assert problem.tags["overlap"] > 0.35 and problem.tags["category"] == "kitchen"
     by_name = {p.tags["object"]: p for p in problems}
     assert by_name["kitchen/3-1"].tags["overlap"] == pytest.approx(1, abs=0.01)
-    assert by_name["kitchen/1-0"].tags["overlap"] < 0.5
     np.testing.assert_array_equal(by_name["kitchen/2-1"].information, 12 * np.eye(6))
     assert by_name["kitchen/3-2"].information is None
+
+
+def test_the_overlap_is_the_share_of_the_target_or_of_the_source(scene):
+    cloud = trimesh.load(scene / "cloud_bin_0.ply").vertices
+    trimesh.PointCloud(np.vstack([cloud, np.asarray(cloud) + 100])).export(scene / "cloud_bin_0.ply")  # half is alone
+    shares = {}
+    for share in ("target", "source"):
+        dataset = fragments(scene, share=share)
+        shares[share] = {p.tags["object"]: p.tags["overlap"] for p in all_of(dataset)}
+    target, source = shares["target"], shares["source"]
+    assert target["kitchen/2-0"] == pytest.approx(source["kitchen/2-0"] / 2, abs=0.05)
+    assert target["kitchen/3-1"] == pytest.approx(source["kitchen/3-1"], abs=0.02)
+    assert source["kitchen/1-0"] < 0.5
+    with pytest.raises(InputError, match="share must be target or source"):
+        fragments(scene, share="both")
+
+
+def test_a_range_of_overlaps_selects(scene):
+    overlaps = [p.tags["overlap"] for p in all_of(fragments(scene))]
+    assert len(fragments(scene, max_overlap=0.9)) == sum(o < 0.9 for o in overlaps) < 6
+    with pytest.raises(InputError, match="min_overlap and max_overlap rise"):
+        fragments(scene, min_overlap=0.5, max_overlap=0.4)
+    with pytest.raises(InputError, match=r"overlap 0\.1 or more and below 0\.11"):
+        len(fragments(scene, min_overlap=0.1, max_overlap=0.11))
+
+
+@pytest.mark.parametrize(
+    ("clouds", "truth"),
+    [
+        ("{s}", "{s}-evaluation"),
+        ("fragments/{s}", "gt_result/{s}-evaluation"),
+        ("data/indoor/test/{s}", "configs/benchmarks/3DMatch/{s}"),
+        ("data/test/{s}", "metadata/benchmarks/3DMatch/{s}"),
+    ],
+)
+def test_the_layouts_in_which_3dmatch_is_distributed(scene, tmp_path, clouds, truth):
+    top, expected = tmp_path / "data2", real(fragments(scene))
+    for folder, files in ((clouds, "cloud_bin_*"), (truth, "gt.*")):
+        for name in ("kitchen", "hotel"):
+            place = top / folder.format(s=name)
+            place.mkdir(parents=True, exist_ok=True)
+            for file in scene.glob(files):
+                (place / file.name).write_bytes(file.read_bytes())
+    dataset = open_data("fragments[adjacent=true]", top)  # no folder 3dmatch: the data root itself
+    assert len(dataset) == 12 and {s.name for s in dataset.scenes} == {"kitchen", "hotel"}
+    same = [p for p in all_of(dataset) if p.tags["object"] == expected.tags["object"]]
+    assert len(same) == 1 and same[0].sha256() == expected.sha256()
+
+
+def test_without_fragments_or_poses_the_layout_is_named(scene, tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"empty: no cloud_bin_.*expected is a folder a scene.*gt_result"):
+        len(open_data("fragments", tmp_path / "empty"))
+    (scene / "gt.log").unlink()
+    with pytest.raises(InputError, match=r"kitchen/gt\.log: missing, .*expected is"):
+        len(fragments(scene))
+
+
+def test_an_official_list_is_taken_as_it_is_and_others_are_measured(scene, tmp_path):
+    blocks = (scene / "gt.log").read_text().splitlines(keepends=True)
+    low = scene.parent / "benchmarks" / "3DLoMatch" / "kitchen"
+    measured = fragments(scene, benchmark="3dlomatch", adjacent="true", near=0.001, share="source")
+    with pytest.raises(InputError, match=r"no pair with overlap 0\.1 or more and below 0\.3"):
+        len(measured)
+    low.mkdir(parents=True)
+    (low / "gt.log").write_text("".join(blocks[5:10]))  # the pair of 2 and 0, whatever its overlap
+    listed = fragments(scene, benchmark="3dlomatch")
+    assert len(listed) == 1 and real(listed).tags["object"] == "kitchen/2-0" and listed.remarks == ()
+    own = fragments(scene, benchmark="3dmatch", adjacent="false")
+    assert len(own) == 3 and "no official 3DMatch list for kitchen" in own.remarks[0]
+
+
+def test_poses_of_unlisted_pairs_are_composed(scene):
+    listed = {(i, j): m for i, j, m in read_log(scene / "gt.log", 4)}
+    chain = {pair: listed[pair] for pair in ((0, 1), (1, 2), (2, 3))}
+    composed = connected(chain)
+    assert composed.keys() == listed.keys() and all(composed[p] is chain[p] for p in chain)
+    for pair, matrix in listed.items():
+        np.testing.assert_allclose(composed[pair], matrix, atol=1e-6)
+
+
+# Information matrices
+
+
+def jacobians(points):
+    """G = [I | -[p]x] of each point (n, 3, 6): the motion of p by (t, rotation vector)."""
+    G = np.zeros((len(points), 3, 6))
+    G[:, :, :3] = np.eye(3)
+    for axis in range(3):
+        G[:, :, 3 + axis] = np.cross(np.eye(3)[axis], points)
+    return G
+
+
+def test_an_information_matrix_is_the_sum_over_its_points():
+    G = jacobians(points := rng("information").random((50, 3)))
+    np.testing.assert_allclose(information_of(points), np.einsum("nki,nkj->ij", G, G), atol=1e-12)
+
+
+@pytest.mark.parametrize("rotation_first", [False, True])
+@pytest.mark.parametrize("opposite", [False, True])
+def test_either_order_and_sense_of_rotation_are_recognised(rotation_first, opposite):
+    points = rng("order").random((50, 3)) + np.array([0, 0, 2])
+    expected = information_of(points)
+    sign = np.where(np.arange(6) < 3, 1, -1) if opposite else np.ones(6)
+    stored = expected * sign[:, None] * sign
+    if rotation_first:
+        stored = np.roll(stored, 3, axis=(0, 1))
+    centroids = points.mean(0) + np.array([[0.3, 0, 0], [0, 0, 0]])
+    np.testing.assert_allclose(standard_order(stored, centroids, "gt.info"), expected, atol=1e-9)
+    np.testing.assert_allclose(standard_order(stored, centroids[::-1], "gt.info"), expected, atol=1e-9)
+
+
+def test_a_file_with_rotation_first_gives_the_same_recall(scene):
+    """Files of Open3D, with points of the target: the pair itself decides the order."""
+    dataset = fragments(scene, near=0.001)
+    target = real(dataset, 0).target.astype(float)
+    information = information_of(target)
+    name = real(dataset, 0).tags["object"]
+    j, i = map(int, name.split("/")[1].split("-"))
+    (scene / "gt.info").write_text(block(i, j, 4, np.roll(information, 3, axis=(0, 1))))
+    again = next(p for p in all_of(fragments(scene, near=0.001)) if p.tags["object"] == name)
+    np.testing.assert_allclose(again.information, information, rtol=1e-6, atol=1e-4)
+
+
+def test_a_matrix_that_counts_nothing_is_refused(scene):
+    (scene / "gt.info").write_text(block(0, 1, 4, np.arange(36.0).reshape(6, 6)))
+    with pytest.raises(InputError, match=r"gt\.info: block 0 1 has no block n I"):
+        len(fragments(scene))
+
+
+# Lists of problems
+
+
+def write_list(folder, separator=" ", drop=""):
+    """Two clouds in one map and a list with two problems; return its file and the motion of the second."""
+    draw = rng("list")
+    (folder / "plain").mkdir(parents=True)
+    for name in "ab":
+        np.savetxt(folder / "plain" / f"{name}.xyz", room(draw, 300))
+    motion = sample_pose("haar", draw)
+    head = [
+        n for n in ("id source target overlap scale " + " ".join(f"t{k}" for k in range(1, 13))).split() if n != drop
+    ]
+    rows = [["7", "a.xyz", "b.xyz", "0.2", "1.5", *map(str, np.eye(4)[:3].ravel())]]
+    rows += [["8", "b.xyz", "a.xyz", "0.8", "1.5", *map(repr, motion[:3].ravel().tolist())]]
+    file = folder / "plain_global.txt"
+    file.write_text("\n".join(separator.join(row) for row in [head, *rows]) + "\n")
+    return file, motion
+
+
+@pytest.mark.parametrize("separator", [" ", ",", "; "])
+def test_a_list_of_problems_moves_the_source_and_the_truth_undoes_it(tmp_path, separator):
+    _, motion = write_list(tmp_path / "eth", separator)
+    dataset = open_data("pair_list[path=eth/plain_global.txt]", tmp_path)
+    first, second = real(dataset), real(dataset, 1)
+    np.testing.assert_allclose(move(second.T_target_source, second.source), first.target, atol=1e-5)
+    np.testing.assert_allclose(second.T_target_source @ motion, np.eye(4), atol=1e-9)
+    assert [p.tags["overlap"] for p in (first, second)] == [0.2, 0.8] and second.tags["object"] == "8"
+    assert len(open_data("pair_list[path=eth/plain_global.txt,min_overlap=0.5]", tmp_path)) == 1
+
+
+def test_broken_lists_are_one_line(tmp_path):
+    file, _ = write_list(tmp_path / "eth", drop="t12")
+    with pytest.raises(InputError, match=r"plain_global\.txt: no column t12"):
+        len(open_data("pair_list[path=eth/plain_global.txt]", tmp_path))
+    text = write_list(tmp_path / "b")[0].read_text()
+    for change, says in (
+        (text.replace("0.8", "x"), "line 3 does not fit"),
+        (text.replace("1.0", "2.0", 1), r"motion 0 \(from 0\) is no rigid motion"),
+        (text.replace("b.xyz a", "c.xyz a"), "names c.xyz"),
+    ):
+        (tmp_path / "b" / "plain_global.txt").write_text(change)
+        with pytest.raises(InputError, match=says):
+            real(open_data("pair_list[path=b/plain_global.txt]", tmp_path), 1)
+    assert file.is_file()
 
 
 def test_adjacent_and_weakly_overlapping_pairs_are_left_out(scene):

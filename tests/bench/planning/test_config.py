@@ -56,7 +56,7 @@ def test_run_json_gives_the_same_configuration(empty_folder, capsys):
 
 
 def paper(**given):
-    names = "datasets conditions points angles max_angle sampler problems timeout memory_limit timing_rounds"
+    names = "datasets conditions points angles max_angle sampler problems timeout memory_limit timing_rounds kind"
     flags = dict.fromkeys(names.split()) | {"methods": ["all"], "preset": "paper", "overrides": {}, "skip_bad": False}
     return config.from_flags(
         Namespace(**flags | {"seed": 0, "threads": 1, "device": "cpu", "repeats": 1, "batch": 1, "kind": None} | given),

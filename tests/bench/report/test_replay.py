@@ -2,13 +2,15 @@
 
 import numpy as np
 import pytest
+import trimesh
 from scipy.spatial.transform import Rotation
 
 from bench.evaluation import aggregate
 from bench.evaluation.conventions import CONVENTIONS
 from bench.evaluation.loader import POSE_COLUMNS, RunData, in_order, scenes_of
 from bench.planning.catalog import Catalog
-from bench.report.replay import ProblemReplay, chamfer
+from bench.report.replay import ProblemReplay, chamfer, correspondence_rmse
+from common.keys import rng
 from datasets.problems import ProblemKey, make_problem
 from tests.bench.synthetic_run import as_loaded, synthetic_run
 from tests.catalog import open_data
@@ -90,3 +92,50 @@ def test_clouds_of_other_data_are_refused(tmp_path):
     replay = ProblemReplay(run, Catalog.of(tmp_path))
     assert replay.problem(run.problems["problem"][0]) is None
     assert "other clouds" in replay.missing["shapes40"]
+
+
+def test_the_error_over_correspondences_is_that_of_the_common_part(tmp_path):
+    """Two range images that share a square; the target's other half is elsewhere."""
+    import pandas as pd
+
+    draw = rng("correspondences")
+    common = np.column_stack([draw.random((300, 2)), np.zeros(300)])
+    source, target = (np.vstack([common, common + np.array(shift)]) for shift in ([5, 0, 0], [0, 9, 0]))
+    T = np.eye(4)
+    T[:3, 3] = 0.1, 0.2, 0.3
+    folder = tmp_path / "views"
+    folder.mkdir()
+    for number, cloud in enumerate((target + T[:3, 3], source)):
+        trimesh.PointCloud(cloud).export(folder / f"cloud_bin_{number}.ply")
+    (folder / "gt.log").write_text("0 1 2\n" + "\n".join(" ".join(map(repr, row)) for row in T.tolist()))
+    name, turn = "fragments[path=views,near=0.001]", np.eye(4)
+    turn[:3, :3] = Rotation.from_rotvec([0, 0, 0.1]).as_matrix()
+    problem = make_problem(open_data(name, tmp_path), ProblemKey(name, "real", 100, 0, 3, sampler="none"))
+    outcome = {"method": "turned", "problem": problem.key.id, "kind": "global", "repeat": 0, "seed": 3, "status": "ok"}
+    outcome |= {"time_ms": 1.0, "peak_mb": 1.0, "device": "cpu", "threads": 1, "message": "", "notes": "{}", "batch": 1}
+    outcome |= {"phase": "accuracy", "dataset": name, "condition": "real", "points": 100, "gpu_memory_mb": np.nan}
+    outcomes = pd.DataFrame([outcome])
+    outcomes[POSE_COLUMNS] = (T @ turn).reshape(1, 16)
+    keys = {
+        "problem": problem.key.id,
+        "dataset": name,
+        "condition": "real",
+        "points": 100,
+        "seed": 3,
+        "sampler": "none",
+    }
+    tags = pd.DataFrame([keys | {"digest": problem.sha256()} | problem.tags])
+    scenes = scenes_of(T[None], np.eye(4)[None], [problem.evaluation_points])
+    run = RunData(tags, scenes, {}, in_order(outcomes), pd.DataFrame(), {"config": {}})
+    errors = correspondence_rmse(run, ProblemReplay(run, Catalog.of(tmp_path)), aggregate.trials(run))
+    expected = np.sqrt((((common @ turn[:3, :3].T) - common) ** 2).sum(axis=1).mean())
+    assert errors == pytest.approx([expected], rel=1e-4)
+    missing = ProblemReplay(run, Catalog.of(tmp_path / "elsewhere"))
+    assert np.isnan(correspondence_rmse(run, missing, aggregate.trials(run))).all() and missing.missing
+
+
+def test_objects_have_no_correspondences(tmp_path):
+    run = _real_run("noisy")
+    replay = ProblemReplay(run, Catalog.of(tmp_path))
+    assert np.isnan(correspondence_rmse(run, replay, aggregate.trials(run))).all()
+    assert "only pairs of scans" in replay.missing["shapes40"]
