@@ -119,7 +119,7 @@ class Fragments(PairSet):
         return Scene(folder.name, load_or_compute(name, inputs, lambda: self._read(clouds, logs[0], info)))
 
     def _read(self, files: dict[int, Path], log: Path, info: Path) -> dict[str, NDArray[np.generic]]:
-        geometries, bad = read_all(files.values(), self.skip_bad)
+        geometries, bad, _ = read_all(files.values(), self.skip_bad)
         clouds = {n: g.points for n, g in zip(files, geometries, strict=True) if g is not None}
         blocks = read_log(log, 4)
         check_rigid(np.array([m for _, _, m in blocks]), f"{log}: matrix {{row}} (from 0)")

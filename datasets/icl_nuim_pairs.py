@@ -50,7 +50,7 @@ class IclNuimPairs(PosedScans):
         return load_or_compute(name, [trajectory, *files.values()], lambda: self._read(files, poses))
 
     def _read(self, files: dict[int, Path], poses: dict[int, Matrix]) -> Arrays:
-        geometries, errors = read_all(files.values(), self.skip_bad, reader=read_depth)
+        geometries, errors, _ = read_all(files.values(), self.skip_bad, reader=read_depth)
         clouds = {n: subsample(g, n) for n, g in zip(files, geometries, strict=True) if g is not None}
         return posed_scans(
             {str(n): c for n, c in clouds.items()}, {str(n): poses[n] for n in clouds}, self.near, errors

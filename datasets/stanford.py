@@ -61,7 +61,7 @@ class Stanford(PosedScans):
         return load_or_compute(name, [conf, *present], lambda: self._read(present) | absent)
 
     def _read(self, poses: dict[Path, Matrix]) -> Arrays:
-        geometries, errors = read_all(poses, self.skip_bad)
+        geometries, errors, _ = read_all(poses, self.skip_bad)
         scans = {file: g.points for file, g in zip(poses, geometries, strict=True) if g is not None}
         world = np.concatenate([move(poses[file], points) for file, points in scans.items()])
         radius = float(portable.norm(world - (world.min(axis=0) + world.max(axis=0)) / 2).max())

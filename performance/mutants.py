@@ -38,6 +38,7 @@ NUMBERS = f"{REPORT}/test_shown_numbers.py"
 PINNED = "tests/datasets/test_determinism.py::test_digests_are_pinned"
 LAWS = ["tests/datasets/test_laws.py", "tests/datasets/test_problems.py", PINNED]
 PARAMETERS = "tests/methods/test_parameters.py"
+DEFAULTS = "tests/methods/test_reference_parameters.py"
 TESTS = {
     "bench/evaluation/metrics.py": [f"{EVALUATION}/test_metrics.py", f"{EVALUATION}/test_recomputed.py"],
     "bench/evaluation/statistics.py": [
@@ -64,20 +65,24 @@ TESTS = {
     "bench/execution/pool_worker.py": [CLOCK, f"{EXECUTION}/test_pool_worker.py", f"{EXECUTION}/test_batch.py"],
     "bench/isolation/process.py": [CLOCK, "tests/bench/isolation/test_process.py"],
     "bench/isolation/measure.py": ["tests/bench/isolation/test_server.py", CLOCK],
-    "bench/isolation/server.py": ["tests/bench/isolation/test_server.py", CLOCK],
+    "bench/isolation/server.py": [
+        "tests/bench/isolation/test_server.py",
+        CLOCK,
+        "tests/bench/isolation/test_process.py",
+    ],
     "bench/report/ranking.py": [f"{REPORT}/test_ranking.py", SHOWN, f"{REPORT}/test_terminal.py"],
     "bench/report/recommendation.py": [NUMBERS, f"{REPORT}/test_terminal.py"],
     "bench/report/tables.py": [NUMBERS, f"{REPORT}/test_terminal.py", f"{REPORT}/test_tables.py"],
     "bench/report/terminal.py": [NUMBERS, f"{REPORT}/test_terminal.py"],
     "bench/report/figures.py": [NUMBERS, f"{REPORT}/test_figures.py"],
     "bench/report/interactive.py": [NUMBERS, SHOWN, f"{REPORT}/test_terminal.py"],
-    "methods/icp.py": [PARAMETERS, "tests/methods/test_layout.py", "tests/methods/test_icp.py"],
-    "methods/fgr.py": [PARAMETERS, "tests/methods/test_layout.py", "tests/methods/test_geometric_methods.py"],
-    "methods/pca.py": ["tests/methods/test_pca.py", PARAMETERS],
+    "methods/icp.py": [DEFAULTS, PARAMETERS, "tests/methods/test_layout.py", "tests/methods/test_icp.py"],
+    "methods/fgr.py": [DEFAULTS, PARAMETERS, "tests/methods/test_layout.py", "tests/methods/test_geometric_methods.py"],
+    "methods/pca.py": [DEFAULTS, "tests/methods/test_pca.py", PARAMETERS],
     "methods/geometry/icp.py": ["tests/methods/geometry/test_icp.py", "tests/methods/test_icp.py"],
     "methods/geometry/ransac.py": ["tests/methods/geometry/test_ransac.py", PARAMETERS],
-    "methods/geometry/features.py": ["tests/methods/geometry/test_features.py", PARAMETERS],
-    "methods/learned/base.py": [PARAMETERS, "tests/methods/learned/test_base.py"],
+    "methods/geometry/features.py": [DEFAULTS, "tests/methods/geometry/test_features.py", PARAMETERS],
+    "methods/learned/base.py": [DEFAULTS, PARAMETERS, "tests/methods/learned/test_base.py"],
 }
 """Tests by the file whose faults they should catch; those that catch most come first."""
 
@@ -202,7 +207,7 @@ def _run_tests(folder: Path, tests: list[str]) -> int:
 
 
 def _end(pid: int, process: Running) -> bool | None:
-    """Return whether the tests of a process failed or hung; None while they run."""
+    """Return whether the tests of a process failed or did not end in time; None while they run."""
     done, status = os.waitpid(pid, os.WNOHANG)
     if done:
         return status != 0
@@ -219,9 +224,13 @@ def _kill(pid: int) -> None:
 
 
 def results_of(faults: list[Fault], known: dict[tuple[str, str], Result]) -> Iterator[Result]:
-    """Yield the results of faults: the known ones, and the others as they are computed, which are stored."""
+    """Yield the results of faults: the known ones, and the others as they are computed, which are stored.
+
+    A fault that was caught is known whatever its tests are now. Tests that failed without a fault are run again.
+    """
     keys = {fault: digests(fault) for fault in faults}
-    caught = {code: result for (code, _), result in known.items() if result.caught and result.fault.kind != "none"}
+    known = {key: result for key, result in known.items() if result.fault.kind != "none" or not result.caught}
+    caught = {code: result for (code, _), result in known.items() if result.caught}
     old = {fault: known.get(key) or caught.get(key[0]) for fault, key in keys.items()}
     yield from (result._replace(fault=fault) for fault, result in old.items() if result)
     RESULTS.parent.mkdir(exist_ok=True)
@@ -263,10 +272,8 @@ def main() -> int:
         for fault in faults:
             print(f"{fault.file}:{fault.line} {fault.kind}: {fault.before} -> {fault.after}")
         return 0
-    os.environ |= {
-        "OMP_NUM_THREADS": "1",
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-    }  # plug-ins take longer than most tests
+    # plug-ins of pytest take longer to load than most tests
+    os.environ |= {"OMP_NUM_THREADS": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     for name in PRELOADED:
         importlib.import_module(name)
     tests = dict.fromkeys(test for fault in faults for test in TESTS[fault.file])

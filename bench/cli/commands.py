@@ -72,10 +72,15 @@ def _doctor(flags: argparse.Namespace) -> None:
 
 def _pair_flags(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
-    add("source", type=Path, metavar="A", help="file to move: ply pcd obj off stl xyz txt npy npz las")
+    add("source", type=Path, metavar="A", help="file to move: ply pcd obj off stl xyz txt pts csv asc npy npz las")
     add("target", type=Path, metavar="B", help="file to register A to")
     add("--methods", nargs="+", metavar="M", help="names, as for a run; default: all except controls and the slowest")
-    add("--truth", type=Path, metavar="FILE", help="true 4 x 4 matrix from A to B, text or JSON, to compute errors")
+    add(
+        "--truth",
+        type=Path,
+        metavar="FILE",
+        help="true 4 x 4 matrix from A to B, text, JSON or .npy, to compute errors",
+    )
     add("--points", type=int, metavar="N", help="points per cloud given to methods; default 4096")
     add("--scale", type=float, metavar="F", help="factor for the coordinates of A; default: estimated from the sizes")
     add("--kind", metavar="K", help=f"{KIND_HELP}; default: guessed from the clouds")

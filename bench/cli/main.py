@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 MAX_DATASET_CHARACTERS = 60
 """Maximum length of the data sets' part in the default name of a run."""
+SKIP_BAD_HELP = "leave out files that cannot be read, instead of stopping"
 NOT_IN_CONFIG = {"handler", "command", "config", "overrides", "source", "target"}
 """Attributes of the parsed flags that a configuration file cannot set."""
 
@@ -178,6 +179,7 @@ def _parser(train: bool) -> tuple[Parser, Mapping[str, Parser]]:
     data.add_argument("--from", dest="source", type=Path, metavar="PATH", help="archive or unpacked folder on disk")
     data.add_argument("--data", help=DATA_HELP)
     data.add_argument("--plugins", type=absolute, help=PLUGINS_HELP)
+    data.add_argument("--skip-bad", action="store_true", help=SKIP_BAD_HELP)
     data.set_defaults(handler=_data)
     add_commands(commands)
     training = commands.add_parser("train", help="train a learned method")
@@ -206,7 +208,7 @@ def _problem_flags(command: argparse.ArgumentParser) -> None:
     add("--preset", default="quick", help="values of flags that are not given (bench.py list)")
     add("--data", help=DATA_HELP)
     add("--plugins", type=absolute, help=PLUGINS_HELP)
-    add("--skip-bad", action="store_true", help="leave out files that cannot be read, instead of stopping")
+    add("--skip-bad", action="store_true", help=SKIP_BAD_HELP)
     add(
         "--config",
         type=Path,
@@ -378,7 +380,11 @@ def _data(flags: argparse.Namespace) -> None:
         install_archives(dataset.name, dataset.archives, registry.root, flags.source, print)
     elif flags.source:
         raise InputError(f"--from: {dataset.name} has no archive to import; {dataset.where}")
-    print(f"{flags.name}: {registry.spec(flags.name).build().prepare()}, ready")
+    spec = registry.spec(flags.name)
+    dataset = (spec.skipping_bad() if flags.skip_bad else spec).build()
+    print(f"{flags.name}: {dataset.prepare()}, ready")
+    for remark in dataset.remarks:
+        print(f"  {remark}")
 
 
 def _report(flags: argparse.Namespace) -> None:

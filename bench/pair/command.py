@@ -13,7 +13,8 @@ from bench.pair import figure, page
 from bench.pair.clouds import Scans, guessed_unit, open_scans
 from bench.pair.files import write_files
 from bench.pair.register import Registration, defaults, register_all, select_methods
-from bench.pair.result import PairResult, evaluate, read_truth
+from bench.pair.result import PairResult, evaluate
+from bench.pair.truth import inverse_remark, read_truth
 from bench.report.style import number
 from common.errors import InputError
 from common.kinds import DataKind
@@ -94,6 +95,8 @@ def run(request: PairRequest, console: Console) -> PairResult:
     if points < 10:
         raise InputError("--points: must be at least 10")
     scans = open_scans((request.source, request.target), points, request.scale, request.kind)
+    if truth is not None:
+        scans.notes.extend([*truth.remarks, *inverse_remark(scans, truth.matrix)])
     for line in describe_scans(scans):
         console.print(line, highlight=False, soft_wrap=True)
     registrations: list[Registration] = []
@@ -101,7 +104,7 @@ def run(request: PairRequest, console: Console) -> PairResult:
         registrations.append(registration)
         line = f"  {len(registrations)} of {len(methods)}  {registration.method}: {registration.status}"
         console.print(line, highlight=False, soft_wrap=True, markup=False)
-    result = evaluate(scans, registrations, truth)
+    result = evaluate(scans, registrations, truth.matrix if truth else None)
     show(result, console)
     inputs = [f for f in (request.source, request.target, request.truth) if f]
     write(result, request.folder, inputs, console)

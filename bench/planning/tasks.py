@@ -114,17 +114,19 @@ def make_group(config: RunConfig, dataset: DataSetSpec, condition: ConditionSpec
         domain, remarks = source.domain, (*source.remarks, *remark)
         return ProblemGroup(dataset, condition, requested, requested, domain, real, remarks=remarks, kind=kind)
     skip, points = "", requested
+    fixed, too_small = source.points_for(requested, condition.value.needed(requested))
     try:
-        points = condition.value.points_available(requested, source.fixed_points)
+        points = condition.value.points_available(requested, fixed)
     except NotEnoughPoints as reason:
-        skip = str(reason)
+        skip = "; ".join(filter(None, (str(reason), too_small)))
     bounds = (config.angles[0], config.angles[-1])
     keys = tuple(
         ProblemKey(dataset.text, condition.text, points, i, config.seed, sampler=config.sampler, angles=bounds)
         for i in range(config.problems)
     )
     domain = domain_of(source, condition.value)
-    return ProblemGroup(dataset, condition, points, requested, domain, keys, skip, source.remarks, kind=kind)
+    remarks = (*source.remarks, *filter(None, [too_small]))
+    return ProblemGroup(dataset, condition, points, requested, domain, keys, skip, remarks, kind=kind)
 
 
 def domain_of(dataset: DataSet | PairSet, condition: Clean) -> str:

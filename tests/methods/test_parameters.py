@@ -12,6 +12,7 @@ from scipy.spatial.transform import Rotation
 
 from common.errors import InputError
 from methods import icp as icp_module
+from methods import pca as pca_module
 from methods import ransac as ransac_module
 from methods.base import NoSolution
 from methods.fgr import Fgr
@@ -200,12 +201,13 @@ def test_fgr_gives_the_clouds_to_the_solver_and_notes_its_result(
     else:
         with pytest.raises(NoSolution, match="no match agrees"):
             solve(fgr, source, target)
-    a, b, matches, _ = solver.arguments
+    a, b, matches, option = solver.arguments
+    assert option.maximum_correspondence_distance == 0.05
     assert np.allclose(np.asarray(a.points), pair.source) and np.allclose(np.asarray(b.points), pair.target)
     assert np.asarray(matches).max(axis=0).tolist() <= [199, 199] and len(matches) == fgr.scratch.notes["matches"]
     notes = {name: fgr.scratch.notes[name] for name in ("confidence", "inlier_rmse")}
     assert notes == {"confidence": fitness, "inlier_rmse": 0.02} and "solve" in fgr.scratch.stages
-    assert Fgr.random and [Fgr.iterations, Fgr.tuples, Fgr.distance, Fgr.tuple_scale] == [64, 1000, 0.05, 0.95]
+    assert Fgr.random and [Fgr.iterations, Fgr.tuples, Fgr.tuple_scale] == [64, 1000, 0.95]
 
 
 @pytest.mark.parametrize("radius", [0.49, 0.501, 1.0, 1.999, 2.01])
@@ -347,3 +349,12 @@ def test_triangles_without_area_have_no_pose_and_others_orthonormal_axes() -> No
     flat[:, 2, ::2] = flat[:, 1, ::2]
     for pair in ((flat, triangles), (triangles, flat), (flat, flat)):
         assert ransac_steps.triple_poses(*pair)[0].shape[-1] == 4
+
+
+def test_principal_axes_are_ranked_by_400_points_and_the_nearest_share_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[float, int]] = []
+    monkeypatch.setattr(pca_module, "candidates", lambda a, b, *rest: (given.append(rest), candidates(a, b, *rest))[1])
+    source, target, _ = turned_pair(20, n=900)
+    solve(PrincipalAxes(), source, target)
+    solve(PrincipalAxes(share=0.5), source, target)
+    assert given == [(0.8, 400), (0.5, 400)]

@@ -138,12 +138,44 @@ def with_repeats(run, method):
     return dataclasses.replace(run, outcomes=outcomes.sort_values(order, kind="stable").reset_index(drop=True))
 
 
+def with_skipped(run, method, count):
+    """The run with some outcomes of a method that were not run."""
+    outcomes = run.outcomes.copy()
+    accuracy = outcomes[(outcomes["method"] == method) & (outcomes["phase"] == "accuracy")]
+    outcomes["status"] = outcomes["status"].cat.set_categories(sorted({*outcomes["status"].cat.categories, "skipped"}))
+    outcomes.loc[accuracy.groupby("condition", observed=True).tail(count).index, "status"] = "skipped"
+    return dataclasses.replace(run, outcomes=outcomes)
+
+
+def test_problems_of_only_one_run_and_skipped_ones_are_not_compared(stored_run):
+    less = dataclasses.replace(
+        stored_run, run=stored_run.run | {"problem_sets": dict([*stored_run.run["problem_sets"].items()][:1])}
+    )
+    (group,) = less.run["problem_sets"]
+    for a, b in ((stored_run, less), (less, stored_run)):
+        assert {change.group for change in compare(a, b, ("A", "B"), CRITERION).changes} == {group}
+    fewer = with_skipped(stored_run, "icp", 9)
+    changes = compare(stored_run, fewer, ("A", "B"), CRITERION).changes
+    run = [set(zip(t["method"], t["problem"], strict=True)) for t in (evaluated(stored_run), evaluated(fewer))]
+    assert len(run[1]) < len(run[0])
+    for change in (change for change in changes if change.quantity == "answered"):
+        shared = [p for m, p in run[0] & run[1] if m == change.method and p.startswith(f"{change.group}/")]
+        assert change.problems == len(shared), change.group
+
+
+def evaluated(run):
+    """The trials of a run that were not skipped."""
+    return add_success(run, CRITERION).query("status != 'skipped'")
+
+
 @pytest.mark.parametrize("repeated", [False, True])
 def test_every_quantity_is_recomputed_from_the_trials(stored_run, repeated):
     """Shares of problems where most repeats succeed, errors where both answered, times where both returned."""
     a, b = stored_run, changed(changed(stored_run, "fgr", "noisy", share=0.3), "fgr", "noisy", move=0.01, fail=0.1)
     if repeated:
         a, b = with_repeats(a, "fgr"), with_repeats(b, "fgr")
+    else:
+        b = with_skipped(b, "fgr", 7)
     keys = ["problem", "repeat"]
     tables = [
         add_success(run, CRITERION).query("method == 'fgr' and condition == 'noisy'").set_index(keys) for run in (a, b)

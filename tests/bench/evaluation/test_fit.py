@@ -212,3 +212,23 @@ def test_scores_are_mean_squared_distances_to_the_nearest_cell():
         assert score == pytest.approx((nearest**2).mean(), rel=0.02)
     far = fit_module._scores(field, points + 50, rotations[:1])
     assert np.isfinite(far).all(), "points outside the field count at its border"
+
+
+@pytest.mark.parametrize("size", [0.3, 1.0, 40.0])
+def test_the_search_scores_clouds_in_the_unit_ball_about_their_common_centre(monkeypatch, size):
+    given = problem(asymmetric, 300)
+    T = given.T_target_source.copy()
+    T[:3, 3] *= size
+    scaled = dataclasses.replace(given, source=given.source * size, target=given.target * size, T_target_source=T)
+    fields, points = [], []
+    monkeypatch.setattr(fit_module, "_field", lambda cloud: fields.append(cloud))
+    monkeypatch.setattr(fit_module, "_scores", lambda field, cloud, R: (points.append((cloud, R)), np.zeros(len(R)))[1])
+    monkeypatch.setattr(fit_module, "_separate", lambda rotations: [])
+    assert not another_fits(Fit(scaled))
+    radii = [np.linalg.norm(cloud, axis=1).max() for cloud in fields]
+    assert max(radii) == pytest.approx(1) and min(radii) > 0.8
+    centres = [cloud.mean(axis=0) for cloud in fields]
+    assert np.allclose(centres[0], -centres[1], atol=1e-6), "the centre is the mean of both centroids"
+    for (cloud, R), other, turned in zip(points, fields[::-1], (False, True), strict=True):
+        assert len(cloud) == fit_module.SEARCH_POINTS and np.isin(cloud, other).all()
+        assert np.allclose(R, points[0][1].transpose(0, 2, 1) if turned else points[0][1])

@@ -244,7 +244,9 @@ def test_a_run_times_what_is_left_with_the_sentinel_at_start_middle_and_end(phas
     phase.database.done = {(c.phase, c.method.text, c.keys[-1].id, c.round) for c in calls[:done]}
     seen = []
     monkeypatch.setattr(timing, "sentinel_ms", lambda: seen.append(len(phase.database.outcomes)) or 5.0)
+    before = set(threading.enumerate())
     phase.run()
+    assert set(threading.enumerate()) <= before, "the threads that start methods end with the phase"
     left = len(calls) - done
     assert len(phase.database.outcomes) == left and phase.ended.is_set()
     assert seen == sorted({0, left // 2, left - 1} if left else [])
@@ -363,3 +365,83 @@ def test_memory_above_the_limit_ends_a_call_and_is_stated(process, monkeypatch, 
     process._replies = Pipe(process.clock, 0.0, late)
     reply = process.call(RegisterRequest([CLOUD], [CLOUD], 0))
     assert (reply.status, reply.time_ms, reply.peak_mb) == ("ok" if gigabytes < 1 else "out_of_memory", 300.0, 5.0)
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(2.0, 600.0), (599.0, 600.0), (601.0, 601.0)])
+def test_a_setup_has_ten_minutes_or_the_limit_of_a_call(monkeypatch, limit, expected):
+    started, seen = MethodProcess(MethodSetup(MethodSpec("m"), "d"), Limits(limit, 1.0)), []
+    started.process = object()
+    monkeypatch.setattr(
+        started, "_exchange", lambda requests, timeout: seen.append((requests, timeout)) or Reply(message="x")
+    )
+    other = MethodSetup(MethodSpec("n"), "d")
+    assert started.set_up(other).message == started.ready.message == "x"
+    assert seen == [([other], expected)] and started.setup is other
+
+
+@pytest.mark.parametrize(("killed", "calls"), [([True, False], 2), ([True, True], 2), ([False], 1)])
+def test_a_call_is_repeated_once_if_the_process_was_killed_from_outside(process, monkeypatch, killed, calls):
+    replies = [Reply(Status.CRASH if k else Status.OK, killed=k) for k in killed]
+    made = iter(replies)
+    monkeypatch.setattr(process, "start", Reply)
+    monkeypatch.setattr(process, "_exchange", lambda requests, timeout: next(made))
+    assert process.call(RegisterRequest([CLOUD], [CLOUD], 0)) is replies[-1]
+    assert len(list(made)) == len(killed) - calls
+    monkeypatch.setattr(process, "start", lambda: Reply(Status.UNAVAILABLE, message="none"))
+    assert process.call(RegisterRequest([CLOUD], [CLOUD], 0)).status == "unavailable", "without a setup no call is made"
+
+
+def test_a_worker_keeps_one_process_until_another_setup_is_needed(monkeypatch):
+    worker, events = timing.pool_worker, []
+
+    class Kept:
+        def __init__(self, setup, limits):
+            events.append(("start", setup.domain, limits.timeout))
+            self.setup = setup
+
+        def close(self):
+            events.append(("close", self.setup.domain))
+
+    monkeypatch.setattr(worker, "MethodProcess", Kept)
+    monkeypatch.setattr(worker, "_processes", {})
+    one, two = (MethodSetup(MethodSpec("m"), domain) for domain in ("a", "b"))
+    first = worker._process_for(one, Limits(1, 1))
+    assert worker._process_for(one, Limits(2, 1)) is first and worker._process_for(two, Limits(3, 1)) is not first
+    worker.close_all()
+    assert events == [("start", "a", 1), ("close", "a"), ("start", "b", 3), ("close", "b")] and worker._processes == {}
+
+
+def test_the_second_condition_of_the_first_data_set_is_timed_at_every_size():
+    shapes = DataRegistry.at().spec("shapes40")
+    config = SimpleNamespace(datasets=[shapes, None], timing_points=(64, 128, 64), problems=2, seed=3, sampler="haar")
+    config.angles, config.kind, phase = (0.0, 90.0), None, object.__new__(TimingPhase)
+    for texts, expected in ((["clean", "resampled", "noisy"], "resampled"), (["partial"], "partial")):
+        config.conditions = [ConditionSpec.parse(text) for text in texts]
+        phase.config = config
+        groups = phase._make_groups()
+        assert [(str(g.condition), g.points, len(g.keys)) for g in groups] == [(expected, 64, 2), (expected, 128, 2)]
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_calls_follow_each_other_until_the_deadline_or_ctrl_c(monkeypatch, n):
+    clock, worker = Clock(), timing.pool_worker
+    monkeypatch.setattr(worker, "time", clock)
+    seen = []
+    for call in worker._until(float(n), iter(range(9))):
+        seen.append(call)
+        clock.now += 1.5
+    assert seen == list(range(int(n // 1.5) + 1))
+    monkeypatch.setattr(worker.interrupt, "requested", lambda: True)
+    assert list(worker._until(99.0, iter(range(9)))) == [0]
+
+
+@pytest.mark.parametrize(
+    ("code", "ending"),
+    [(0, "exit code 0"), (3, "exit code 3"), (-9, "SIGKILL"), (-11, "SIGSEGV"), (None, "exit code None")],
+)
+def test_the_end_of_a_process_is_described_with_its_last_three_lines(process, code, ending):
+    process.process = SimpleNamespace(returncode=code, wait=lambda seconds: None)
+    process._tail, process._tail_reader = bytearray(b"one\ntwo\nthree\nfour\n"), SimpleNamespace(join=lambda s: None)
+    reply = process._post_mortem()
+    assert (reply.status, reply.killed) == ("crash", code == -9)
+    assert reply.message == f"the process ended with {ending} | two | three | four"

@@ -127,6 +127,27 @@ def test_the_terminal_shows_each_column_under_its_head(frames, rows):
     assert terminal._summary_cells(empty, CRITERION)[2] == "–"
 
 
+def test_rows_of_the_terminal_are_sorted_by_rank_controls_by_recall_few_problems_last():
+    order = ranking.Ranking(["b", "a"], ["few", "less"], ["b"], [], 0.5)
+    rows = [
+        ("low", "control", 0.1, 40),
+        ("high", "control", 0.9, 40),
+        ("even", "control", 0.9, 40),
+        ("a", "local", 0.9, 40),
+    ]
+    rows += [
+        ("b", "local", 0.5, 40),
+        ("less", "local", 0.1, 3),
+        ("few", "local", 1.0, 3),
+        ("none", "control", np.nan, 40),
+    ]
+    names = ("method", "kind", "recall", "distinct_problems")
+    keys = {row[0]: terminal._order(dict(zip(names, row, strict=True)), order) for row in rows}
+    assert sorted(keys, key=keys.get) == ["b", "a", "even", "high", "low", "none", "few", "less"]
+    unranked = {row[0]: terminal._order(dict(zip(names, row, strict=True)), None) for row in rows}
+    assert sorted(unranked, key=unranked.get) == ["a", "b", "even", "high", "low", "none", "few", "less"]
+
+
 @pytest.mark.parametrize(
     ("name", "count", "expected"),
     [
@@ -162,6 +183,8 @@ def test_a_comparison_shows_its_numbers_and_counts_its_verdicts():
     ]
     assert body[4] == "m d/5 5 0.250 0.500 +0.25 – not tested" and "only in A: x" in lines
     assert "B compared with A: 1 better, 2 worse, 1 without significant change (Holm over 4 tests," in " ".join(lines)
+    heads = [str(column.header) for column in terminal._comparison_table("q", changes[:1], ("A", "B")).columns]
+    assert heads == ["method", "problems", "n", "A", "B", "difference [95 %]", "p", "verdict"]
     colours = {c.verdict: terminal._comparison_table("q", [c], ("A", "B")).columns[0]._cells[0].style for c in changes}
     assert colours == {"better": "green", "worse": "red", "same": "", "not tested": ""}
 

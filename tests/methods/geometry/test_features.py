@@ -108,16 +108,19 @@ def test_normals_without_orientation_keep_their_signs_and_lie_along_the_radius()
 def test_matches_are_mutual_nearest_neighbours_in_the_space_of_features(parameters: dict[str, float]) -> None:
     source, target, _ = turned_pair(40, n=120)
     noisy = target + np.random.default_rng(0).normal(scale=0.02, size=target.shape).astype(np.float32)
-    method, pair = Fgr(**parameters), unit_pair(source, noisy)
-    radius, k = method.feature_radius, method.feature_neighbours
+    method = Fgr(**parameters)
+    pair, settings = method.prepared(source, noisy)
+    wanted = {"normal_radius": 0.2, "feature_radius": 0.5, "feature_neighbours": 100} | parameters
+    radius, k = wanted["feature_radius"], wanted["feature_neighbours"]
+    assert np.array_equal(pair.source, unit_pair(source, noisy).source) and settings.orientation == "outward"
     features = []
     for cloud in pair[:2]:
-        oriented = point_cloud(cloud, normals(cloud, method.normal_radius, "outward"))
+        oriented = point_cloud(cloud, normals(cloud, wanted["normal_radius"], "outward"))
         search = open3d().geometry.KDTreeSearchParamHybrid(radius, int(k))
         features.append(np.asarray(open3d().pipelines.registration.compute_fpfh_feature(oriented, search).data).T)
     gap = cdist(*features)
     near = (gap <= gap.min(axis=1, keepdims=True) + 1e-9) & (gap <= gap.min(axis=0) + 1e-9)  # ties are possible
-    matches = method.matches(pair)
+    matches = method.matches(pair, settings)
     assert near[tuple(matches.T)].all() and len(set(matches[:, 0])) == len(matches) > 10
     single = near.sum(axis=1) == 1
     alone = [(i, j) for i, j in zip(*np.nonzero(near), strict=True) if single[i] and near[:, j].sum() == 1]
@@ -126,7 +129,7 @@ def test_matches_are_mutual_nearest_neighbours_in_the_space_of_features(paramete
     assert method.scratch.notes["matches"] == len(matches)
     assert list(method.scratch.stages) == ["normals", "features", "matching"]
     for limit in (len(matches) + 1, len(matches), 7, 3):
-        p, q = method.matched_points(pair, limit)
+        p, q = method.matched_points(pair, settings, limit)
         rows = [int(np.flatnonzero((pair.source[matches[:, 0]] == point).all(axis=1))[0]) for point in p]
         assert len(p) == min(limit, len(matches)) and rows == sorted(set(rows))
         assert (rows[0], rows[-1]) == (0, len(matches) - 1) and max(np.diff(rows)) - min(np.diff(rows)) <= 1
