@@ -127,10 +127,10 @@ def _summary_table(title: str, rows: Sequence[Mapping[Any, Any]], criterion: Con
 
 
 def _fitting(lines: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Return the columns of a table that fit in a width, each with a space behind it."""
-    shown = list(range(len(lines[0])))
+    """Return the columns of a table that fit in a width, each with two spaces behind it."""
+    shown, margin = list(range(len(lines[0]))), 2  # the blank edges of the table
     for drop in DROPPED:
-        if sum(max(NAME if i == 0 else 0, *(len(line[i]) for line in lines)) + 1 for i in shown) <= width:
+        if sum(max(NAME if i == 0 else 0, *(len(line[i]) for line in lines)) + 2 for i in shown) + margin <= width:
             break
         shown.remove(drop + 1)
     return shown

@@ -122,7 +122,7 @@ def test_duels_count_every_shared_problem():
     duels = ranking.duels(_errors({"a": won, "b": lost, "c": lost[:10]}))
     assert duels["a", "b"][:5] == (30, 7, 0, True, True) and duels["b", "a"][:5] == (0, 7, 30, True, True)
     assert duels["a", "b"].p == duels["b", "a"].p == duels["a", "b"].adjusted < 1e-6
-    assert duels["a", "c"] == (10, 0, 0, False, False) and duels["b", "c"] == (0, 10, 0, False, False)
+    assert duels["a", "c"][:5] == (10, 0, 0, False, False) and duels["b", "c"][:5] == (0, 10, 0, False, False)
 
 
 def test_pairs_that_are_not_tested_are_in_no_family():
