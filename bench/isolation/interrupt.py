@@ -1,4 +1,4 @@
-"""Ctrl-C while workers are busy: finished outcomes are stored, unfinished calls are abandoned, within a second.
+"""Ctrl-C, SIGTERM or SIGHUP while workers are busy: finished outcomes are stored, unfinished calls are abandoned.
 
 The first signal requests the end: each worker abandons its current call and returns its finished outcomes. If that takes
 longer than `GRACE_S`, or after a second signal, the run ends at once.
@@ -10,6 +10,8 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
 
 GRACE_S = 0.6
 """Seconds that workers have to return their outcomes."""
@@ -26,14 +28,42 @@ def requested() -> bool:
 
 
 def install_handler() -> None:
-    """Let SIGINT request the end of a pool worker instead of ending it, unless another handler is installed."""
+    """Let SIGINT request the end of a pool worker instead of ending it, unless another handler is installed.
+
+    A background job of a shell script, and so its workers, ignore SIGINT at first.
+    """
     in_main_thread = threading.current_thread() is threading.main_thread()
-    if in_main_thread and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    if in_main_thread and signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_IGN):
         signal.signal(signal.SIGINT, _request)
 
 
 def _request(*_: object) -> None:
     _requested.set()
+
+
+@contextlib.contextmanager
+def like_ctrl_c() -> Iterator[list[int]]:
+    """Let SIGTERM and SIGHUP within the block act as Ctrl-C; yield a list to which the number of the signal is added.
+
+    A signal that is ignored, as SIGHUP below nohup, stays ignored.
+    """
+    received: list[int] = []
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        current = signal.getsignal(signal.SIGINT)
+        (current if callable(current) else signal.default_int_handler)(number, frame)
+
+    previous: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+            if signal.getsignal(number) is signal.SIG_DFL:
+                previous[number] = signal.signal(number, handler)
+    try:
+        yield received
+    finally:
+        for number, before in previous.items():
+            signal.signal(number, before)
 
 
 @contextlib.contextmanager

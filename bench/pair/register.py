@@ -101,8 +101,9 @@ def register(scans: Scans, process: MethodProcess) -> Registration:
         InputError: invalid input of the method, such as weights of another architecture.
     """
     method = process.setup.method
-    reply = process.register(*scans.method_input(), seed_of("pair", method.text))
-    pair = validate_reply(reply)[0]
+    clouds = scans.method_input()
+    reply = process.register(*clouds, seed_of("pair", method.text))
+    pair = validate_reply(reply, [clouds])[0]
     pose = None if pair.pose is None else scans.restored(pair.pose)
     described = method.text, method.kind, family(method)
     return Registration(*described, pair.status, reply.time_ms, pose, pair.message, reply.notes)

@@ -15,7 +15,7 @@ from bench.pair.clouds import Scans
 from bench.pair.freedom import Freedom
 from bench.pair.grade import CONSENSUS, NONE, Evidence, Grade, calibration, gather, judge, no_pose
 from bench.pair.register import Registration
-from bench.storage.outcome import pose_fault
+from bench.storage.pose import pose_fault
 from common.errors import InputError
 
 Matrix = NDArray[np.float64]

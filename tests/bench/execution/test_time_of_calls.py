@@ -1,5 +1,7 @@
 """What counts as the time of a call: all of it, divided by the pairs of a batch, and no more than the limit."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -8,13 +10,14 @@ from bench.isolation import measure as measure_module
 from bench.isolation import process as process_module
 from bench.isolation import server
 from bench.isolation.process import MethodProcess
-from bench.isolation.protocol import Limits, MethodSetup, PairReply, RegisterRequest, Reply
+from bench.isolation.protocol import Answer, Limits, MethodSetup, PairReply, RegisterRequest, Reply
 from bench.storage.outcome import Phase
 from datasets.problems import Problem, ProblemKey
 from methods.base import Method
 from methods.core.registry import MethodSpec
 
 CLOUD = np.zeros((5, 3), np.float32)
+PROCESS_ID = 7
 
 
 class Clock:
@@ -65,8 +68,8 @@ class Pipe:
         self.clock.now = max(self.clock.now, min(self.clock.now + seconds, self.after))
         return self.clock.now >= self.after
 
-    def recv(self):
-        return self.reply
+    def recv_bytes(self, most):
+        return pickle.dumps(Answer(0, PROCESS_ID, self.reply))
 
 
 @pytest.fixture
@@ -74,7 +77,7 @@ def process(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(process_module, "time", clock)
     started = MethodProcess(MethodSetup(MethodSpec("m"), "d"), Limits(2.0, 1.0))
-    started.process = type("Running", (), {"poll": lambda self: None})()
+    started.process = type("Running", (), {"poll": lambda self: None, "pid": PROCESS_ID})()
     monkeypatch.setattr(started, "_send", lambda requests: None)
     monkeypatch.setattr(started, "_memory_gb", lambda: 0.1)
     monkeypatch.setattr(started, "close", lambda: None)
@@ -94,5 +97,15 @@ def test_the_limit_ends_a_call_at_that_time_and_no_later(process, pairs, seconds
 @pytest.mark.parametrize(("ms", "status"), [(1999.0, "ok"), (2001.0, "timeout")])
 def test_a_reply_that_waited_is_judged_by_its_own_time(process, ms, status):
     process._replies = Pipe(process.clock, 0.0, Reply(time_ms=ms))
+    process._unanswered, process._last_reply = 1, -3.0  # sent ahead
     reply = process.call(RegisterRequest([CLOUD], [CLOUD], 0))
     assert reply.status == status and reply.time_ms == ms
+
+
+@pytest.mark.parametrize("ms", [-2.6e6, 1.0, 1e7, np.nan, np.inf])
+def test_a_time_that_contradicts_the_clock_of_the_parent_is_replaced_by_it(process, ms):
+    """As where a method replaces the clock of its process."""
+    process.limits = Limits(20.0, 1.0)
+    process._replies = Pipe(process.clock, 4.0, Reply(pairs=[PairReply(pose=np.eye(4))], time_ms=ms, stages={"a": ms}))
+    reply = process.call(RegisterRequest([CLOUD], [CLOUD], 0))
+    assert reply.status == "ok" and reply.time_ms == pytest.approx(4000, abs=60) and reply.stages == {}
