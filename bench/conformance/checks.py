@@ -5,10 +5,8 @@ A check returns a remark, or raises `CheckFailed` with what is wrong and how to 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +21,8 @@ from common.keys import rng
 from datasets.poses import axis_rotation, direction, haar, move
 from methods.base import Method, rigid
 from methods.core.chain import Chain
-from methods.core.registry import MethodEntry
+from methods.core.description import documented as documented_class
+from methods.core.description import summary_of
 
 Array = NDArray[Any]
 Check = Callable[[Method], str]
@@ -140,9 +139,8 @@ def error(pose: Array | None, T: Array, source: Array) -> float:
 def documented(method: Method) -> str:
     """Check that the class has a docstring and a kind."""
     for part in method.parts if isinstance(method, Chain) else (method,):
-        entry = MethodEntry(type(part), {}, Path(inspect.getfile(type(part))))
-        if not entry.documented:
-            raise CheckFailed(f"the class {type(part).__name__} {entry.summary}; lists and reports show it")
+        if not documented_class(type(part)):
+            raise CheckFailed(f"the class {type(part).__name__} {summary_of(type(part))}; lists and reports show it")
         if part.kind not in KINDS:
             raise CheckFailed(f"kind is '{part.kind}'; set kind to one of {', '.join(KINDS)}")
     return method.kind

@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from common.processes import watch
+
 if TYPE_CHECKING:
     import psutil
 
@@ -27,8 +29,6 @@ GRACE_S = 1.0
 """Seconds in which processes may end by themselves after their command has ended."""
 PATIENCE_S = 5.0
 """Seconds in which processes that appear while others are ended are ended, too."""
-WATCH_INTERVAL_S = 0.5
-"""Interval at which a process looks whether its parent lives."""
 ROOT = Path(__file__).resolve().parents[2]
 
 _guard: subprocess.Popen[bytes] | None = None
@@ -62,17 +62,6 @@ def end_with_parent(parent: int) -> None:
     if parent != os.getpid() and not _guarded_by_parent.is_set():
         _guarded_by_parent.set()
         watch(parent)
-
-
-def watch(parent: int) -> None:
-    """Start a thread that ends this process once its parent is not the given one any more."""
-
-    def look() -> None:
-        while os.getppid() == parent:
-            time.sleep(WATCH_INTERVAL_S)
-        os._exit(1)
-
-    threading.Thread(target=look, daemon=True).start()
 
 
 def end_marked(variable: str, mark: str) -> None:

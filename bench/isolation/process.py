@@ -81,7 +81,7 @@ class MethodProcess:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             cwd=ROOT,
-            env={**os.environ, **variables, **setup.method.build().environment},
+            env={**os.environ, **variables, **setup.method.environment},
             pass_fds=descriptors,
             start_new_session=True,  # Ctrl-C is handled by the parent
         )

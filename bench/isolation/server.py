@@ -5,11 +5,9 @@ Whatever the method's libraries print goes to the log, not to the terminal.
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import os
 import pickle
-import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -18,18 +16,19 @@ from typing import Any
 
 import numpy as np
 
-from bench.isolation import guard
 from bench.isolation.measure import measure, synchronize
 from bench.isolation.protocol import Answer, GaussiansRequest, MethodSetup, PairReply, RegisterRequest, Reply
 from bench.storage.outcome import Status
 from bench.storage.pose import pose_fault
 from common.errors import InputError
+from common.processes import die_with_parent
 from common.text import MAX_ENTRIES, clean, clean_json
 from methods.base import Method, NoSolution, Unavailable
+from methods.core.chain import Chain
+from methods.core.description import missing_package
 
 Handler = Callable[[Method, str, Any], Reply]
 """Answers a request, given the method, its device and the request."""
-PR_SET_PDEATHSIG = 1
 FORKED = "a copy of the process, made by os.fork, returned from the call, too; end the copy with os._exit"
 MAX_NOTE = 200
 """Maximum length of a note that is a text."""
@@ -42,7 +41,7 @@ def serve(handlers: Mapping[type, Handler]) -> None:
     """
     requests, replies = Connection(int(sys.argv[1]), writable=False), Connection(int(sys.argv[2]), readable=False)
     os.dup2(2, 1)  # prints of native code go to the log, like standard error
-    _die_with_parent(int(sys.argv[3]))
+    die_with_parent(int(sys.argv[3]))
     process_id = os.getpid()
     method: Method | None = None
     device = "cpu"
@@ -64,21 +63,12 @@ def serve(handlers: Mapping[type, Handler]) -> None:
             os._exit(1)
 
 
-def _die_with_parent(parent: int) -> None:
-    """End this process with its parent: on Linux with the thread that started it, even inside native code."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it ended before
-            os._exit(1)
-    else:
-        guard.watch(parent)
-
-
 def _set_up(setup: MethodSetup) -> tuple[Method | None, Reply]:
     try:
         method = setup.method.build()
-        if reason := setup.method.missing():
-            raise Unavailable(reason)
+        for part in method.parts if isinstance(method, Chain) else (method,):
+            if reason := missing_package(type(part)):
+                raise Unavailable(reason)
         method.begin(setup.seed)
         method.setup(setup.device, setup.seed, setup.domain)
         return method, Reply(notes=plain_notes(method.scratch.notes))

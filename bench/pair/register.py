@@ -65,7 +65,7 @@ def select_methods(requested: list[str] | None, registry: MethodRegistry) -> lis
         InputError: an unknown name or parameter.
     """
     default = defaults()
-    everything = [n for n, entry in registry.entries.items() if entry.cls.kind != "control" and entry.cls.in_all]
+    everything = [n for n, entry in registry.entries.items() if entry.facts.kind != "control" and entry.facts.in_all]
     everything += default["chains"]
     if requested is None:
         names = [n for n in everything if n not in default["leave_out"]]
