@@ -64,7 +64,7 @@ def run(tasks: Sequence[Task]) -> list[Answer]:
         return []
     rounds = -(-len(tasks) // _width())
     process = subprocess.Popen(
-        [sys.executable, "-m", "common.inspection", str(os.getpid())],
+        [sys.executable, "-m", "common.inspection", str(os.getpid()), str(DEADLINE_S)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -92,6 +92,7 @@ def _width() -> int:
 def main() -> None:
     """Answer the tasks on standard input."""
     die_with_parent(int(sys.argv[1]))
+    deadline_s = float(sys.argv[2])
     adopt_orphans()
     tasks = pickle.load(sys.stdin.buffer)
     for name in {function.split(":")[0] for task in tasks for function in task.describers.values()}:
@@ -103,7 +104,7 @@ def main() -> None:
     while waiting or open_copies:
         while waiting and len(open_copies) < _width():
             number, task = waiting.pop(0)
-            open_copies[number] = _Copy(task)
+            open_copies[number] = _Copy(task, deadline_s)
         select.select([copy.pipe for copy in open_copies.values()], [], [], 0.1)
         for number, copy in list(open_copies.items()):
             if (answer := copy.answer()) is not None:
@@ -116,9 +117,9 @@ def main() -> None:
 class _Copy:
     """Copy of this process that inspects one plug-in."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, deadline_s: float) -> None:
         self.pipe, write_end = os.pipe()
-        self.deadline, self.data = time.monotonic() + DEADLINE_S, b""
+        self.deadline_s, self.deadline, self.data = deadline_s, time.monotonic() + deadline_s, b""
         self.process_id = os.fork()
         if self.process_id == 0:
             _inspect(task, write_end)
@@ -139,7 +140,7 @@ class _Copy:
             _, status = os.waitpid(self.process_id, 0)  # it ended, though a process it started holds the pipe
             return self._end(self._read(status), ended=True)
         if time.monotonic() > self.deadline:
-            return self._end({"fault": f"takes over {DEADLINE_S:g} s to import; move that work into setup"})
+            return self._end({"fault": f"takes over {self.deadline_s:g} s to import; move that work into setup"})
         return None
 
     def _read(self, status: int) -> Answer:

@@ -35,14 +35,17 @@ def clean(text: str, most: int = MAX_CHARACTERS) -> str:
 
     >>> clean("\x1b[31mno such file\x1b[0m:\n'a\udce4\x07'")
     "no such file: 'a\ufffd\ufffd'"
-    >>> clean("ab" * 10, most=6)
-    'ababab… (20 characters)'
+    >>> clean("ab" * 20, most=24)
+    'ababab… (40 characters)'
     """
     if text.isascii() and text.isprintable() and len(text) <= most:
         return text
     head = _ESCAPE_SEQUENCE.sub("", text[: 4 * most])
     head = _UNPRINTABLE.sub("\ufffd", _SPACING.sub(" ", head))
-    return head if len(text) <= 4 * most and len(head) <= most else f"{head[:most]}… ({len(text)} characters)"
+    if len(text) <= 4 * most and len(head) <= most:
+        return head
+    size = f"… ({len(text)} characters)"
+    return head[: max(most - len(size), 0)] + size
 
 
 def clean_json(value: Any, most: int = MAX_CHARACTERS) -> Any:

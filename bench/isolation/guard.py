@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 COMMAND, CALLS = "BENCH_COMMAND_ID", "BENCH_METHOD_PROCESS_ID"
 """Environment variables that mark the processes of a command, and those that a method's process started."""
-GRACE_S = 1.0
+GRACE_S = 0.7
 """Seconds in which processes may end by themselves after their command has ended."""
 PATIENCE_S = 5.0
 """Seconds in which processes that appear while others are ended are ended, too."""
