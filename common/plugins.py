@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import metadata
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -188,20 +190,36 @@ def _plugin_files(folder: Path) -> list[Path]:
     return [file for file in sorted(folder.glob("[!_]*.py")) if not file.name.startswith("test_")]
 
 
+_PREFIX = "plugin_"
+"""Prefix of a plug-in's module: a file may import another one of its folder, as `plugin_NAME`."""
+_changed_at: dict[str, int] = {}
+
+
 def _import_file(file: Path) -> ModuleType:
     """Import a file of a user's folder; once in a process, unless its text has changed."""
-    name = f"plugin_{file.stem}"
+    name, changed = f"{_PREFIX}{file.stem}", file.stat().st_mtime_ns
     loaded = sys.modules.get(name)
-    changed = file.stat().st_mtime_ns
-    if loaded is not None and getattr(loaded, "__bench_file__", None) == (str(file), changed):
+    if loaded is not None and loaded.__file__ == str(file) and _changed_at.setdefault(name, changed) == changed:
         return loaded
-    spec = importlib.util.spec_from_file_location(name, file)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    vars(module)["__bench_file__"] = (str(file), changed)
-    return module
+    sys.modules.pop(name, None)
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _FolderFinder)]
+    sys.meta_path.append(_FolderFinder(file.parent))
+    _changed_at[name] = changed
+    return importlib.import_module(name)
+
+
+class _FolderFinder(MetaPathFinder):
+    """Finder of the plug-ins of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """See `importlib.abc.MetaPathFinder.find_spec`."""
+        file = self.folder / f"{name.removeprefix(_PREFIX)}.py"
+        if not name.startswith(_PREFIX) or not file.is_file():
+            return None
+        return importlib.util.spec_from_file_location(name, file)
 
 
 def package_modules(package: str) -> Iterator[ModuleType]:
