@@ -128,16 +128,15 @@ class _Copy:
 
     def answer(self) -> Answer | None:
         """Return the answer once the copy has ended or exceeded its limits."""
+        # Looked at before the pipe is read: what it wrote before it ended is then there. A process it started may hold the pipe.
+        ended = os.waitid(os.P_PID, self.process_id, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         with contextlib.suppress(BlockingIOError):
             while chunk := os.read(self.pipe, 1 << 16):
                 self.data += chunk
                 if len(self.data) > MAX_BYTES:
                     return self._end({"fault": "its description is too large; shorten its texts"})
-            ended, status = os.waitpid(self.process_id, os.WNOHANG)
-            if ended:
-                return self._end(self._read(status), ended=True)
-        if os.waitid(os.P_PID, self.process_id, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
-            _, status = os.waitpid(self.process_id, 0)  # it ended, though a process it started holds the pipe
+        if ended:
+            _, status = os.waitpid(self.process_id, 0)
             return self._end(self._read(status), ended=True)
         if time.monotonic() > self.deadline:
             return self._end({"fault": f"takes over {self.deadline_s:g} s to import; move that work into setup"})
