@@ -28,6 +28,15 @@ def join_names(names: Sequence[str], most: int = MAX_LISTED, separator: str = ",
     return separator.join(names[:most]) + rest
 
 
+def printable(text: str) -> str:
+    """Replace control characters and others that a terminal cannot show, so that a message stays one line.
+
+    >>> printable("a\\x1b[31m\\n")
+    'a?[31m?'
+    """
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
 def clean(text: str, most: int = MAX_CHARACTERS) -> str:
     r"""Return a text as one printable line that UTF-8 can encode, cut to `most` characters.
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PLUGINS_HELP = "folder with your own methods and data sets"
+KIND_HELP = "kind of data, to which settings of methods adapt: objects, scans or range_images"
 DATA_HELP = "folder with one folder per data set; default $BENCH_DATA, else ./data"
 
 
@@ -65,12 +66,18 @@ def _doctor(flags: argparse.Namespace) -> None:
 
 def _pair_flags(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
-    add("source", type=Path, metavar="A", help="file to move: ply pcd obj off stl xyz txt npy npz las")
+    add("source", type=Path, metavar="A", help="file to move: ply pcd obj off stl xyz txt pts csv asc npy npz las")
     add("target", type=Path, metavar="B", help="file to register A to")
     add("--methods", nargs="+", metavar="M", help="names, as for a run; default: all except controls and the slowest")
-    add("--truth", type=Path, metavar="FILE", help="true 4 x 4 matrix from A to B, text or JSON, to compute errors")
+    add(
+        "--truth",
+        type=Path,
+        metavar="FILE",
+        help="true 4 x 4 matrix from A to B, text, JSON or .npy, to compute errors",
+    )
     add("--points", type=int, metavar="N", help="points per cloud given to methods; default 4096")
     add("--scale", type=float, metavar="F", help="factor for the coordinates of A; default: estimated from the sizes")
+    add("--kind", metavar="K", help=f"{KIND_HELP}; default: guessed from the clouds")
     add("--out", type=Path, metavar="FOLDER", help="folder to write to; default pairs/A-B")
     add("--timeout", type=float, metavar="S", help="maximum seconds per method")
     add("--memory-limit", type=float, metavar="GB", help="maximum memory per method")
@@ -84,10 +91,12 @@ def _pair_flags(command: argparse.ArgumentParser) -> None:
 def _pair(flags: argparse.Namespace) -> None:
     from bench.pair.command import PairRequest, run
     from bench.planning.config import default_domain
+    from common.kinds import data_kind
     from methods.core.registry import MethodRegistry
 
     names = "source target methods truth points scale out timeout device threads"
     values = {name: getattr(flags, name) for name in names.split()}
+    values["kind"] = data_kind(flags.kind) if flags.kind else None
     # Learned methods use the weights of the main job, since none are trained on the user's files.
     domain, registry = default_domain(), MethodRegistry(flags.plugins)
     run(PairRequest(**values, memory_limit_gb=flags.memory_limit, domain=domain, registry=registry), terminal())

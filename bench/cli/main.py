@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from bench.cli.commands import DATA_HELP, PLUGINS_HELP, absolute, add_commands, terminal
+from bench.cli.commands import DATA_HELP, KIND_HELP, PLUGINS_HELP, absolute, add_commands, terminal
 from common.errors import InputError, storage_error, unknown
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ MAX_DATASET_CHARACTERS = 60
 """Maximum length of the data sets' part in the default name of a run."""
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
+SKIP_BAD_HELP = "leave out files that cannot be read, instead of stopping"
 NOT_IN_CONFIG = {"handler", "command", "config", "overrides", "source", "target"}
 """Attributes of the parsed flags that a configuration file cannot set."""
 
@@ -176,6 +177,8 @@ def _parser(train: bool) -> tuple[Parser, Mapping[str, Parser]]:
     _report_flags(report)
     compare = commands.add_parser("compare", help="compare two runs on the same problems")
     _compare_flags(compare)
+    verify = commands.add_parser("verify", help="check a run by computing again everything that can be")
+    _verify_flags(verify)
     problems = commands.add_parser("problems", help="print the SHA-256 of problem sets, and write them to a file")
     _problem_flags(problems)
     problems.add_argument(
@@ -187,6 +190,7 @@ def _parser(train: bool) -> tuple[Parser, Mapping[str, Parser]]:
     data.add_argument("--from", dest="source", type=Path, metavar="PATH", help="archive or unpacked folder on disk")
     data.add_argument("--data", help=DATA_HELP)
     data.add_argument("--plugins", type=absolute, help=PLUGINS_HELP)
+    data.add_argument("--skip-bad", action="store_true", help=SKIP_BAD_HELP)
     data.set_defaults(handler=_data)
     add_commands(commands)
     training = commands.add_parser("train", help="train a learned method")
@@ -209,7 +213,7 @@ def _problem_flags(command: argparse.ArgumentParser) -> None:
     add("--preset", default="quick", help="values of flags that are not given (bench.py list)")
     add("--data", help=DATA_HELP)
     add("--plugins", type=absolute, help=PLUGINS_HELP)
-    add("--skip-bad", action="store_true", help="leave out files that cannot be read, instead of stopping")
+    add("--skip-bad", action="store_true", help=SKIP_BAD_HELP)
     add(
         "--config",
         type=Path,
@@ -230,6 +234,7 @@ def _run_flags(run: argparse.ArgumentParser) -> None:
     add("--scheduler", default="", metavar="ADDRESS", help="address of the Dask scheduler, such as tcp://10.0.0.1:8786")
     add("--threads", type=int, default=1, help="maximum threads per method")
     add("--device", default="cpu", help="device of learned methods: cpu or cuda")
+    add("--kind", metavar="K", help=f"{KIND_HELP}; default: that of each data set")
     add(
         "--repeats",
         type=int,
@@ -264,6 +269,17 @@ def _compare_flags(compare: argparse.ArgumentParser) -> None:
     regressions = "exit with 1 if recall, answer rate or errors got significantly worse"
     add("--fail-on-regression", action="store_true", help=regressions)
     compare.set_defaults(handler=_compare)
+
+
+def _verify_flags(verify: argparse.ArgumentParser) -> None:
+    add = verify.add_argument
+    add("run", type=Path, help="name or folder of a run, such as results/NAME")
+    add("--budget", type=float, default=90, metavar="S", help="seconds for solving problems again; 0 for none")
+    add("--seed", type=int, help="of the choice of problems to solve again; default: unpredictable")
+    add("--json", action="store_true", help="print the verdict as JSON")
+    add("--data", help=DATA_HELP)
+    add("--plugins", type=absolute, help=PLUGINS_HELP)
+    verify.set_defaults(handler=_verify)
 
 
 def _convention_flags(command: argparse.ArgumentParser) -> None:
@@ -362,7 +378,11 @@ def _data(flags: argparse.Namespace) -> None:
         install_archives(dataset.name, dataset.archives, registry.root, flags.source, print)
     elif flags.source:
         raise InputError(f"--from: {dataset.name} has no archive to import; {dataset.where}")
-    print(f"{flags.name}: {registry.spec(flags.name).build().prepare()}, ready")
+    spec = registry.spec(flags.name)
+    dataset = (spec.skipping_bad() if flags.skip_bad else spec).build()
+    print(f"{flags.name}: {dataset.prepare()}, ready")
+    for remark in dataset.remarks:
+        print(f"  {remark}")
 
 
 def _report(flags: argparse.Namespace) -> None:
@@ -387,6 +407,15 @@ def _compare(flags: argparse.Namespace) -> int:
     comparison = compare.compare(command.read(folders[0]), command.read(folders[1]), names, criterion)
     terminal().print(comparison_summary(comparison, names))
     return int(flags.fail_on_regression and bool(comparison.regressions))
+
+
+def _verify(flags: argparse.Namespace) -> int:
+    from bench.planning.catalog import Catalog
+    from bench.report import command, verify
+
+    catalog = Catalog.of(flags.data, flags.plugins)
+    request = verify.VerifyRequest(command.folder_of(flags.run), catalog, flags.budget, flags.seed)
+    return int(not verify.run(request, terminal(), flags.json))
 
 
 def write_report(folder: Path, catalog: Catalog, console: Console) -> None:

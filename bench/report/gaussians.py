@@ -97,8 +97,9 @@ def _mixtures(replay: ProblemReplay, method: str, problems: list[Problem]) -> It
     try:
         for problem in problems:
             key = problem.key
-            domain = domain_of(replay.opened(key.dataset), condition(key.condition))
-            setup = MethodSetup(replay.catalog.methods.spec(method), domain, seed=key.seed)
+            dataset = replay.opened(key.dataset)
+            domain = domain_of(dataset, condition(key.condition))
+            setup = MethodSetup(replay.catalog.methods.spec(method), domain, seed=key.seed, kind=dataset.kind)
             if process is None:
                 process = MethodProcess(setup, _LIMITS)
             elif process.setup != setup:

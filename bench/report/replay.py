@@ -53,12 +53,16 @@ class ProblemReplay:
     def problem(self, problem: str) -> Problem | None:
         """Return a problem with the clouds of the run; None if they are unavailable, with the reason in `missing`."""
         key = self.key(problem)
-        problem_again = self._generate(key)
+        problem_again = self.generate(problem)
         digest = self.loaded.problems["digest"].iloc[self._rows[problem]]
         if problem_again is not None and problem_again.sha256() != digest:
             self.missing[key.dataset] = "the data on this machine give other clouds than those of the run"
             return None
         return problem_again
+
+    def generate(self, problem: str) -> Problem | None:
+        """Return what the key of a problem gives here, be it equal or not; None if that is unavailable."""
+        return self._generate(self.key(problem))
 
     def _generate(self, key: ProblemKey) -> Problem | None:
         if key.dataset in self._unavailable:

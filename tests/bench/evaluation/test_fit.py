@@ -1,10 +1,14 @@
 """Right or as good, and the search for another pose, on shapes of known symmetry."""
 
 import dataclasses
+from itertools import combinations
 
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
+from bench.evaluation import fit as fit_module
+from bench.evaluation import metrics
 from bench.evaluation.fit import Fit, another_fits, as_good
 from common.keys import rng
 from common.rigid import inverse
@@ -128,3 +132,83 @@ def test_the_distance_is_that_of_its_definition():
     apart = ((moved[:, None] - given.target.astype(float)) ** 2).sum(axis=2)
     parts = [np.sort(apart.min(axis=axis))[:54].mean() for axis in (0, 1)]
     assert fit.keep == 0.9 and fit.distance(T) == pytest.approx(np.sqrt(np.mean(parts)), rel=1e-9)
+
+
+@pytest.mark.parametrize(("overlap", "keep"), [(None, 0.9), (np.nan, 0.9), (0.95, 0.9), (0.6, 0.6), (0.1, 0.3)])
+def test_the_share_that_is_kept_is_the_overlap_within_its_bounds(overlap, keep):
+    given = problem(oblong, 90)
+    fit = Fit(dataclasses.replace(given, tags={"overlap": overlap}))
+    assert fit.keep == keep
+    for n, values in ((90, np.arange(90.0)), (4, np.arange(4.0)), (2, np.arange(2.0))):
+        kept = np.sort(values)[: min(n, max(3, round(keep * n)))]
+        assert fit_module._trimmed_mean(values[::-1], keep) == pytest.approx(kept.mean())
+        assert sorted(fit_module._nearest(values[::-1], keep)) == list(range(n - len(kept), n))
+
+
+def test_errors_motions_and_thinned_clouds_are_those_of_their_definitions():
+    given = problem(asymmetric, 300)
+    fit, draw = Fit(given), rng("definitions")
+    A, B = (pose(haar(draw), draw.normal(size=3)) for _ in range(2))
+    assert fit.rmse(A, B) == pytest.approx(float(metrics.rmse(A, B, given.evaluation_points)))
+    radius = np.linalg.norm(given.target - given.target.mean(axis=0), axis=1).max()
+    truth = fit.distance(fit.refine(given.T_target_source))
+    assert fit.limit == pytest.approx(truth + 1e-6 * radius)
+    p = draw.normal(size=(20, 3))
+    q = p @ A[:3, :3].T + A[:3, 3] + 0.05 * draw.normal(size=(20, 3))
+    R, _ = Rotation.align_vectors(q - q.mean(axis=0), p - p.mean(axis=0))
+    T = fit_module._kabsch(p, q)
+    assert np.allclose(T[:3, :3], R.as_matrix(), atol=1e-7) and np.allclose(T[:3, 3], q.mean(0) - R.apply(p.mean(0)))
+    flat = p * (1, 1, 0)
+    assert np.linalg.det(fit_module._kabsch(flat, flat * (1, -1, 0))[:3, :3]) == pytest.approx(1)
+    for n in (3, 2048, 2049, 9000):
+        cloud = np.arange(3 * n, dtype=float).reshape(n, 3)
+        thin = fit_module._thinned(cloud)
+        rows = thin[:, 0] / 3
+        assert len(thin) == min(n, 2048) and (rows[0], rows[-1]) == (0, n - 1) and np.ptp(np.diff(rows)) <= 1
+
+
+def test_a_pose_that_is_refined_far_away_is_not_as_good_and_the_ratio_is_of_refined_poses():
+    given = problem(cube)
+    fit, T = Fit(given), given.T_target_source
+    assert fit.ratio(T, 0.2) == pytest.approx(fit.distance(fit.refine(T)) / fit.limit) and fit.ratio(T, 0.2) < 1
+    moved = T @ pose(turn(Z, 0.3))
+    step = fit.rmse(moved, fit.refine(moved))
+    assert np.isfinite(fit.ratio(moved, step * 1.01)) and np.isinf(fit.ratio(moved, step * 0.99))
+    limit = (1 + fit_module.TOLERANCE) * fit.limit
+    for factor in (0.99, 1.01):
+        fit.limit = fit.distance(fit.refine(T)) / (1 + fit_module.TOLERANCE) / factor
+        assert as_good(fit, T) == (factor < 1)
+    assert limit > 0
+
+
+def test_candidates_of_the_search_are_far_from_each_other_and_from_the_truth():
+    grid = fit_module._grid(2304)
+    assert np.allclose(np.linalg.det(grid), 1) and np.allclose(grid @ grid.transpose(0, 2, 1), np.eye(3), atol=1e-9)
+    draws = Rotation.random(20, random_state=0)
+    nearest = np.degrees([(R.inv() * Rotation.from_matrix(grid)).magnitude().min() for R in draws])
+    assert nearest.max() < 18, "the grid leaves no gap"
+    order = np.random.default_rng(0).permutation(2304)
+    chosen = fit_module._separate(grid[order])
+    angles = [Rotation.from_matrix(R).magnitude() for R in chosen]
+    apart = [(Rotation.from_matrix(a).inv() * Rotation.from_matrix(b)).magnitude() for a, b in combinations(chosen, 2)]
+    assert len(chosen) == 24 and np.degrees(min(angles + apart)) >= 20 - 1e-6
+    expected = [np.eye(3)]
+    for R in grid[order[:400]]:
+        if max(np.trace(R @ other.T) for other in expected) < 1 + 2 * np.cos(np.radians(20)):
+            expected.append(R)
+    assert np.allclose(chosen, expected[1:25]), "the first that are free, in the given order"
+    assert fit_module._separate(np.eye(3)[None]).shape == (0, 3, 3)
+
+
+def test_scores_are_mean_squared_distances_to_the_nearest_cell():
+    draw = rng("scores")
+    cloud, points = draw.uniform(-0.9, 0.9, (200, 3)), draw.uniform(-0.5, 0.5, (30, 3))
+    rotations = np.stack([haar(draw) for _ in range(4)])
+    field, edge = fit_module._field(cloud), 2.2 / 47
+    centres = np.rint((cloud + 1.1) / edge) * edge - 1.1
+    for R, score in zip(rotations, fit_module._scores(field, points, rotations), strict=True):
+        at = np.rint((points @ R.T + 1.1) / edge) * edge - 1.1
+        nearest = np.linalg.norm(at[:, None] - centres[None], axis=2).min(axis=1)
+        assert score == pytest.approx((nearest**2).mean(), rel=0.02)
+    far = fit_module._scores(field, points + 50, rotations[:1])
+    assert np.isfinite(far).all(), "points outside the field count at its border"
