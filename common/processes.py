@@ -1,4 +1,4 @@
-"""Processes that end with the process that started them."""
+"""How processes end: with the process that started them, and on signals."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
 
 WATCH_INTERVAL_S = 0.5
 """Interval at which a process looks whether its parent lives."""
+FORCED_S = 1.8
+"""Seconds after SIGTERM or SIGHUP until a command ends in whatever state it is; what it stored is complete."""
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -53,3 +58,34 @@ def end_descendants() -> None:
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
             process.kill()
+
+
+@contextlib.contextmanager
+def like_ctrl_c() -> Iterator[list[int]]:
+    """Let SIGTERM and SIGHUP within the block act as Ctrl-C; yield a list to which the number of the signal is added.
+
+    If the block does not end within `FORCED_S` after the signal, this process ends at once. A signal that is ignored, as SIGHUP
+    below nohup, stays ignored.
+    """
+    received: list[int] = []
+    forced = threading.Timer(FORCED_S, lambda: os._exit(128 + received[0]))
+    forced.daemon = True
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        if len(received) == 1:
+            forced.start()
+        current = signal.getsignal(signal.SIGINT)
+        (current if callable(current) else signal.default_int_handler)(number, frame)
+
+    previous: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+            if signal.getsignal(number) is signal.SIG_DFL:
+                previous[number] = signal.signal(number, handler)
+    try:
+        yield received
+    finally:
+        forced.cancel()
+        for number, before in previous.items():
+            signal.signal(number, before)

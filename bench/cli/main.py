@@ -53,7 +53,7 @@ class Parser(argparse.ArgumentParser):
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command and return the exit code: 0, 1 for a failed check, 2 for bad input, 128 + N after signal N (130: Ctrl-C)."""
-    from bench.isolation.interrupt import like_ctrl_c
+    from common.processes import like_ctrl_c
 
     with like_ctrl_c() as signals:
         code = _main(argv)

@@ -7,17 +7,12 @@ longer than `GRACE_S`, or after a second signal, the run ends at once.
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from types import FrameType
-from typing import Any
 
 GRACE_S = 0.6
 """Seconds that workers have to return their outcomes."""
-FORCED_S = 1.8
-"""Seconds after SIGTERM or SIGHUP until a command ends in whatever state it is; what it stored is complete."""
 _requested = threading.Event()
 
 
@@ -42,37 +37,6 @@ def install_handler() -> None:
 
 def _request(*_: object) -> None:
     _requested.set()
-
-
-@contextlib.contextmanager
-def like_ctrl_c() -> Iterator[list[int]]:
-    """Let SIGTERM and SIGHUP within the block act as Ctrl-C; yield a list to which the number of the signal is added.
-
-    If the block does not end within `FORCED_S` after the signal, this process ends at once. A signal that is ignored, as SIGHUP
-    below nohup, stays ignored.
-    """
-    received: list[int] = []
-    forced = threading.Timer(FORCED_S, lambda: os._exit(128 + received[0]))
-    forced.daemon = True
-
-    def handler(number: int, frame: FrameType | None) -> None:
-        received.append(number)
-        if len(received) == 1:
-            forced.start()
-        current = signal.getsignal(signal.SIGINT)
-        (current if callable(current) else signal.default_int_handler)(number, frame)
-
-    previous: dict[int, Any] = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
-            if signal.getsignal(number) is signal.SIG_DFL:
-                previous[number] = signal.signal(number, handler)
-    try:
-        yield received
-    finally:
-        forced.cancel()
-        for number, before in previous.items():
-            signal.signal(number, before)
 
 
 @contextlib.contextmanager

@@ -74,7 +74,7 @@ def test_every_process_ends_after_a_signal(tmp_path, plugins, number, jobs):
 def test_a_signal_that_is_ignored_stays_ignored():
     text = """
 import os, signal
-from bench.isolation.interrupt import like_ctrl_c
+from common.processes import like_ctrl_c
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 with like_ctrl_c() as signals:
     os.kill(os.getpid(), signal.SIGHUP)
