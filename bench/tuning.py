@@ -7,7 +7,6 @@ with the default on held-out training objects, and is kept only if it is better 
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -111,7 +110,7 @@ class CandidateEvaluator:
         results = self.results.setdefault(candidate, [])
         if len(results) < count:
             setup = self.process.setup
-            self.process.set_up(replace(setup, method=replace(setup.method, text=candidate)))
+            self.process.set_up(replace(setup, method=setup.method.registry.spec(candidate)))
         for problem in self.problems[len(results) : count]:
             outcome = pool_worker.solve_problems(self.process, [problem], Phase.ACCURACY, 0)[0]
             error = MAX_ERROR
@@ -177,23 +176,14 @@ def search_space(request: TuneRequest) -> dict[str, tuple[Any, ...] | LogUniform
 
 
 def _declared_space(entry: MethodEntry) -> dict[str, tuple[Any, ...] | LogUniform]:
-    """Return the search space of a class and its bases, without the parameters of the variant and the default values.
+    """Return the search space of a method.
 
     Raises:
         InputError: the class declares a search for a parameter that does not exist.
     """
-    space: dict[str, tuple[Any, ...] | LogUniform] = {}
-    for cls in reversed(entry.cls.__mro__):
-        space |= vars(cls).get("search", {})
-    defaults = {f.name: f.default for f in dataclasses.fields(entry.cls)}  # type: ignore[arg-type]
-    if undefined := sorted(space.keys() - defaults):
-        raise unknown(f"parameter in {entry.cls.__name__}.search", undefined[0], defaults)
-    others = {
-        name: values if isinstance(values, LogUniform) else tuple(v for v in values if v != defaults[name])
-        for name, values in space.items()
-        if name not in entry.parameters
-    }
-    return {name: values for name, values in others.items() if values}
+    if entry.facts.search_fault:
+        raise InputError(entry.facts.search_fault)
+    return entry.facts.search
 
 
 def search_stages(budget: int) -> list[tuple[int, int]]:
@@ -330,7 +320,7 @@ def compare_with_default(
 
 def written_values(method: MethodSpec) -> dict[str, Any]:
     """Return the parameters written in a spec, as the method has them; "none" for None, which TOML lacks."""
-    values = method.build().parameters
+    values = method.parameters
     return {name: "none" if values[name] is None else values[name] for name in specs.parse(method.text).given}
 
 

@@ -33,12 +33,12 @@ def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> Path
 
     Args:
         path: the file to write; its folder exists.
-        content: text (written as UTF-8), bytes, or blocks of bytes.
+        content: text (written as UTF-8; lone surrogates as escapes), bytes, or blocks of bytes.
 
     Raises:
         StorageError: the disk is full or read-only, or the file may not be written.
     """
-    data = content.encode() if isinstance(content, str) else content
+    data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
     try:
         with atomic_path(path) as temporary, temporary.open("wb") as file:
             file.writelines([data] if isinstance(data, bytes) else data)

@@ -11,7 +11,8 @@ from typing import Any, TypeVar, get_type_hints
 from common.errors import InputError, unknown
 
 T = TypeVar("T")
-_FORM = re.compile(r"^([A-Za-z_][\w\-./]*)(?:\[(.*)\])?$")
+_NAME = r"[A-Za-z_][\w\-./]*"
+_FORM = re.compile(rf"^({_NAME})(?:\[(.*)\])?$")
 
 
 def split_outside(text: str, separators: str) -> list[str]:
@@ -49,6 +50,17 @@ def split_list(values: list[str] | str) -> list[str]:
     return split_outside(text, ", \t\n")
 
 
+def name_fault(name: str) -> str | None:
+    """Return why something cannot be named so on the command line, and the fix; None if it can.
+
+    >>> name_fault("my_icp"), name_fault("my icp")
+    (None, "'my icp' cannot be a name: use letters, digits, _ - . and /, a letter first")
+    """
+    if re.fullmatch(_NAME, name):
+        return None
+    return f"{name!a} cannot be a name: use letters, digits, _ - . and /, a letter first"
+
+
 @dataclass(frozen=True)
 class Spec:
     """Name with its parameters as written, such as `icp[trim=.3]`."""
@@ -61,7 +73,7 @@ def parse(text: str) -> Spec:
     """Parse `name` or `name[key=value, key=value]`.
 
     Raises:
-        InputError: the text has neither form.
+        InputError: the text has neither form, or a parameter is given twice.
 
     >>> parse("icp[trim=.3, steps=4]")
     Spec(name='icp', given={'trim': '.3', 'steps': '4'})
@@ -72,7 +84,12 @@ def parse(text: str) -> Spec:
     pairs = split_outside(match[2] or "", ",;")
     if bare := [p for p in pairs if "=" not in p]:
         raise InputError(f"'{text}': '{bare[0]}' has no value; write {match[1]}[{bare[0]}=…]")
-    return Spec(match[1], {k.strip(): v.strip() for k, v in (p.split("=", 1) for p in pairs)})
+    given: dict[str, str] = {}
+    for key, value in (pair.split("=", 1) for pair in pairs):
+        if key.strip() in given:
+            raise InputError(f"'{text}': '{key.strip()}' is given twice; leave one out")
+        given[key.strip()] = value.strip()
+    return Spec(match[1], given)
 
 
 def build(cls: type[T], spec: Spec, defaults: Mapping[str, Any], kind: str) -> T:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
 from common import specs
 from common.errors import InputError, unknown
-from common.plugins import PluginSource, discover
+from common.plugins import Source, discover
 from datasets.base import DataSet, PairSet
+from datasets.description import AnyClass, DataFacts, classes_of, facts_of
 
 SKIP_BAD = "skip_bad"
 """Parameter by which a data set leaves out files that cannot be read."""
@@ -22,6 +23,19 @@ AnySet = DataSet | PairSet
 def data_root(folder: str | Path | None = None) -> Path:
     """Return the folder that holds one folder per data set: `--data`, else $BENCH_DATA, else ./data."""
     return Path(folder or os.environ.get("BENCH_DATA") or "data").resolve()
+
+
+@dataclass(frozen=True)
+class DataEntry:
+    """A data set that can be named: where its class is defined, and its properties."""
+
+    source: Source
+    facts: DataFacts
+
+    @property
+    def cls(self) -> AnyClass:
+        """The class. Its module is imported, so a plug-in that is used runs in this process."""
+        return next(cls for cls in classes_of(self.source) if cls.__name__ == self.facts.class_name)
 
 
 @dataclass(frozen=True)
@@ -48,8 +62,8 @@ class DataRegistry:
         return cls(data_root(data), plugins)
 
     @property
-    def entries(self) -> dict[str, type[DataSet] | type[PairSet]]:
-        """Class of every data set, by name."""
+    def entries(self) -> dict[str, DataEntry]:
+        """Entry of every data set, by name."""
         return _discovered(self.plugins)[0]
 
     @property
@@ -63,17 +77,23 @@ class DataRegistry:
         Raises:
             InputError: there is no such data set or parameter, or its file is faulty.
         """
-        spec = DataSetSpec(text, self)
+        name, faults, entries = specs.parse(text).name, self.faults, self.entries
+        if name in faults:  # even if another data set has this name, since it is ambiguous
+            raise InputError(faults[name])
+        if name not in entries:
+            raise unknown("data set", name, entries)
+        spec = DataSetSpec(text, self, entries[name])
         spec.build()
         return spec
 
 
 @dataclass(frozen=True)
 class DataSetSpec:
-    """Data set as the user wrote it, with the registry that resolves its name; cheap to copy and to send to a process."""
+    """Data set as the user wrote it, resolved by a registry; cheap to copy and to send to a process."""
 
     text: str
     registry: DataRegistry
+    entry: DataEntry = field(compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.text
@@ -84,12 +104,8 @@ class DataSetSpec:
         Raises:
             InputError: see `DataRegistry.spec`.
         """
-        spec, entries, faults = specs.parse(self.text), self.registry.entries, self.registry.faults
-        if spec.name in faults:  # even if another data set has this name, since it is ambiguous
-            raise InputError(faults[spec.name])
-        if spec.name not in entries:
-            raise unknown("data set", spec.name, entries)
-        dataset = specs.build(entries[spec.name], spec, {"root": self.registry.root}, "data set")
+        spec = specs.parse(self.text)
+        dataset = specs.build(self.entry.cls, spec, {"root": self.registry.root}, "data set")
         dataset.name = spec.name
         return dataset
 
@@ -109,6 +125,11 @@ class DataSetSpec:
         return dataset
 
     @property
+    def trusted_file(self) -> str | None:
+        """File or entry point of a plug-in, which this process imports to generate problems; None for a built-in data set."""
+        return self.entry.source.origin if self.entry.source.external else None
+
+    @property
     def is_pairs(self) -> bool:
         """Whether it is a data set of real pairs."""
         return isinstance(self.open(), PairSet)
@@ -119,7 +140,7 @@ class DataSetSpec:
         if not hasattr(self.open(), SKIP_BAD) or SKIP_BAD in spec.given:
             return self
         parameters = ",".join([*(f"{k}={v}" for k, v in spec.given.items()), f"{SKIP_BAD}=true"])
-        return DataSetSpec(f"{spec.name}[{parameters}]", self.registry)
+        return DataSetSpec(f"{spec.name}[{parameters}]", self.registry, self.entry)
 
 
 @lru_cache(maxsize=4)
@@ -128,16 +149,15 @@ def _opened(spec: DataSetSpec) -> AnySet:
 
 
 @lru_cache(maxsize=8)
-def _discovered(plugins: Path | None) -> tuple[dict[str, type[DataSet] | type[PairSet]], dict[str, str]]:
+def _discovered(plugins: Path | None) -> tuple[dict[str, DataEntry], dict[str, str]]:
     discovery = discover("datasets", GROUP, plugins)
-    plugin_classes = [
-        (source.name, source, classes[-1]) for source in discovery.sources if (classes := _classes(source))
-    ]
-    return discovery.index(plugin_classes, "data set")
-
-
-def _classes(source: PluginSource) -> list[type[DataSet] | type[PairSet]]:
-    classes: list[type[DataSet] | type[PairSet]] = []
-    classes += source.classes(DataSet)  # type: ignore[type-abstract]  # returns only concrete classes
-    classes += source.classes(PairSet)  # type: ignore[type-abstract]
-    return classes
+    offers: list[tuple[str, Source, DataEntry]] = []
+    for source in discovery.sources:
+        if source.external:
+            facts = [
+                DataFacts(**values | {"folders": tuple(values["folders"])}) for values in discovery.described[source]
+            ]
+        else:
+            facts = [facts_of(classes[-1])] if (classes := classes_of(source)) else []
+        offers += [(source.name, source, DataEntry(source, entry)) for entry in facts]
+    return discovery.index(offers, "data set")

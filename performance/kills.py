@@ -2,7 +2,8 @@
 
     python -m performance.kills [TIMES]
 
-Each time the driver, one of its workers, or the method's process is killed with SIGKILL after a random delay; then the
+Each time the driver, one of its workers, or the method's process is killed with SIGKILL, or the driver with SIGTERM,
+after a random delay; then the
 same command is repeated until it succeeds. Print how many of the final `trials.csv` equal the uninterrupted one except
 for time and memory.
 """
@@ -42,7 +43,10 @@ def start(folder: Path, name: str) -> subprocess.Popen[bytes]:
 
 
 def strike(process: subprocess.Popen[bytes], whom: str) -> None:
-    """Kill the driver, or one of its descendants: a worker of the pool or a method's process."""
+    """Kill the driver, or one of its descendants: a worker of the pool or a method's process; "term" ends the driver by SIGTERM."""
+    if whom == "term":
+        process.send_signal(signal.SIGTERM)
+        return
     try:
         below = psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:
@@ -71,7 +75,7 @@ def main(times: int) -> None:
         span = time.monotonic() - begun
         expected = trials(folder, "whole")
         for number in range(times):
-            process, whom = start(folder, f"r{number}"), random.choice(["driver", "worker", "both"])
+            process, whom = start(folder, f"r{number}"), random.choice(["driver", "worker", "both", "term"])
             time.sleep(random.uniform(0.1, span))
             struck += process.poll() is None
             strike(process, whom)

@@ -98,11 +98,10 @@ def methods(catalog: Catalog) -> list[str]:
 def data(catalog: Catalog) -> list[str]:
     """Return a line for every data set whose files are not below the data folder."""
     root = catalog.data.shown_root
-    data_sets = {name: cls(root=root) for name, cls in catalog.data.entries.items()}
     return [
-        f"data set {name}: not below {root}: " + (f"bench.py data {name}" if dataset.archives else dataset.where)
-        for name, dataset in data_sets.items()
-        if state_of(name, dataset, root) == MISSING
+        f"data set {name}: not below {root}: " + (f"bench.py data {name}" if entry.facts.folders else entry.facts.where)
+        for name, entry in catalog.data.entries.items()
+        if state_of(name, entry.facts, root) == MISSING
     ]
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from bench.planning.catalog import Catalog
 from bench.planning.config import load_preset, preset_names
-from datasets.base import Data
 from datasets.conditions import CONDITIONS
+from datasets.description import DataFacts
 from methods.core.registry import FOLDER, MethodEntry
 from methods.core.tuned import BUILT_IN, TUNED, read_tuned, tuned_file
 
@@ -24,20 +24,20 @@ def sections(catalog: Catalog) -> dict[str, list[str]]:
         "tuned settings (METHOD[tuned=NAME], from bench.py tune)": tuned_lines(catalog.methods.plugins),
         "weights of learned methods": [weights_line(file) for file in sorted(WEIGHTS.glob("*.safetensors"))],
         f"data sets (files are looked for below {root}; --data or $BENCH_DATA names another folder)": [
-            dataset_line(name, cls(root=root), root) for name, cls in catalog.data.entries.items()
+            dataset_line(name, entry.facts, root) for name, entry in catalog.data.entries.items()
         ],
         "conditions": [f"{name:18} {first_line(cls)}" for name, cls in CONDITIONS.items()],
         "presets": [f"{name:18} {load_preset(name)['about']}" for name in preset_names()],
-        "plug-ins that do not work": catalog.faults,
+        "plug-ins that do not work, or with side effects": catalog.faults,
     }
     return {title: lines for title, lines in lines_of.items() if lines}
 
 
 def method_line(name: str, entry: MethodEntry) -> str:
     """Return name, kind, device, and the summary of a method or why it cannot be used."""
-    device = "cpu, cuda" if "torch" in entry.cls.requires else "cpu"
-    reason = entry.unavailable()
-    return f"{name:18} {entry.cls.kind:8} {device:10} {f'unavailable: {reason}' if reason else entry.summary}"
+    facts, reason = entry.facts, entry.unavailable()
+    device = "cpu, cuda" if "torch" in facts.requires else "cpu"
+    return f"{name:18} {facts.kind:8} {device:10} {f'unavailable: {reason}' if reason else facts.summary}"
 
 
 def tuned_lines(plugins: Path | None) -> list[str]:
@@ -70,33 +70,29 @@ def weights_line(file: Path) -> str:
     )
 
 
-def dataset_line(name: str, dataset: Data, root: Path) -> str:
+def dataset_line(name: str, facts: DataFacts, root: Path) -> str:
     """Return name, summary, state, size and licence of a data set, and how to get it if it is missing."""
-    state = state_of(name, dataset, root)
-    archives = sum(archive.size for archive in dataset.archives)
-    size = f", {archives / 1e6:.0f} MB to fetch" if archives and state == MISSING else ""
-    where = f"\n{'':21}{dataset.where}" if state in (MISSING, NEEDS_PATH) else ""
-    licence = dataset.licence or "not known"
-    return f"{name:18} {first_line(type(dataset))}\n{'':21}{state}{size}; licence: {licence}{where}"
+    state = state_of(name, facts, root)
+    size = f", {facts.bytes / 1e6:.0f} MB to fetch" if facts.bytes and state == MISSING else ""
+    where = f"\n{'':21}{facts.where}" if state in (MISSING, NEEDS_PATH) else ""
+    return f"{name:18} {facts.summary}\n{'':21}{state}{size}; licence: {facts.licence or 'not known'}{where}"
 
 
 PRESENT, MISSING, NEEDS_PATH, NEEDS_NO_FILES = "found", "not here", "needs a path", "needs no files"
 """States of a data set's files."""
 
 
-def state_of(name: str, dataset: Data, root: Path) -> str:
+def state_of(name: str, facts: DataFacts, root: Path) -> str:
     """Return whether the files of a data set are present, judged by the existence of its folder or file."""
-    path = getattr(dataset, "path", None)
-    if path is None and not dataset.archives:
+    if facts.path is None and not facts.folders:
         return NEEDS_NO_FILES
-    return NEEDS_PATH if path == "" else PRESENT if is_present(name, dataset, root) else MISSING
+    return NEEDS_PATH if facts.path == "" else PRESENT if is_present(name, facts, root) else MISSING
 
 
-def is_present(name: str, dataset: Data, root: Path) -> bool:
+def is_present(name: str, facts: DataFacts, root: Path) -> bool:
     """Return whether a path where a data set may lie exists. Whether its files are complete is checked on reading."""
-    path = str(getattr(dataset, "path", ""))
-    candidates = [root / name, *([root / path, Path(path)] if path else [])]
-    candidates += [root / archive.folder for archive in dataset.archives]
+    candidates = [root / name, *([root / facts.path, Path(facts.path)] if facts.path else [])]
+    candidates += [root / folder for folder in facts.folders]
     return any(candidate.exists() for candidate in candidates)
 
 

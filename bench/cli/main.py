@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import codecs
+import contextlib
 import io
 import os
 import re
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 MAX_DATASET_CHARACTERS = 60
 """Maximum length of the data sets' part in the default name of a run."""
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
 SKIP_BAD_HELP = "leave out files that cannot be read, instead of stopping"
 NOT_IN_CONFIG = {"handler", "command", "config", "overrides", "source", "target"}
 """Attributes of the parsed flags that a configuration file cannot set."""
@@ -49,7 +52,15 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command and return the exit code: 0, 1 for a failed check, 2 for bad input, 130 after Ctrl-C."""
+    """Run a command and return the exit code: 0, 1 for a failed check, 2 for bad input, 128 + N after signal N (130: Ctrl-C)."""
+    from common.processes import like_ctrl_c
+
+    with like_ctrl_c() as signals:
+        code = _main(argv)
+    return 128 + signals[0] if signals and code == INTERRUPTED else code
+
+
+def _main(argv: list[str] | None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     _replace_unencodable_characters()
     parser, commands = _parser(train=arguments[:1] == ["train"])
@@ -81,8 +92,9 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         line = f"stopped; finished outcomes are stored, and the same command continues: {_command_text(arguments)}"
-        print(f"\n{line}", file=sys.stderr)
-        return 130
+        with contextlib.suppress(OSError):  # the terminal may be closed
+            print(f"\n{line}", file=sys.stderr)
+        return INTERRUPTED
 
 
 _ASCII = {"–": "-", "—": "-", "−": "-", "→": ">", "×": "x", "·": ".", "…": ".", "α": "a", "σ": "s", "°": " "}

@@ -5,10 +5,8 @@ A check returns a remark, or raises `CheckFailed` with what is wrong and how to 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,12 +15,14 @@ from numpy.typing import NDArray
 from bench.evaluation import metrics
 from bench.isolation.protocol import RegisterRequest, Reply
 from bench.isolation.server import register
-from bench.storage.outcome import Status, pose_fault
+from bench.storage.outcome import Status
+from bench.storage.pose import names_fix, translation_fault
 from common.keys import rng
 from datasets.poses import axis_rotation, direction, haar, move
 from methods.base import Method, rigid
 from methods.core.chain import Chain
-from methods.core.registry import MethodEntry
+from methods.core.description import documented as documented_class
+from methods.core.description import summary_of
 
 Array = NDArray[Any]
 Check = Callable[[Method], str]
@@ -40,8 +40,16 @@ LARGE_CLOUD_POINTS = 2000
 NOT_FOR_CONTROLS = "not required of a control"
 
 
+PLAIN = "two plain clouds"
+"""What a call is made on unless a check names something else."""
+
+
 class CheckFailed(Exception):
     """Raised by a check with what a method does wrong and how to fix it."""
+
+
+class PlainCallFailed(CheckFailed):
+    """Raised if a call on two plain clouds fails: every other check would fail in the same way."""
 
 
 @dataclass(frozen=True)
@@ -100,25 +108,27 @@ def easy_pair(n: int = 400, key: int = 0) -> tuple[Array, Array, Array]:
 
 
 def call_method(
-    method: Method, source: Array, target: Array, seed: int = 0, what: str = "two plain clouds"
+    method: Method, source: Array, target: Array, seed: int = 0, what: str = PLAIN
 ) -> tuple[Array | None, Reply]:
     """Call a method as a run does; return the reply and the rigid pose, or None if the method raised `NoSolution`.
 
     Raises:
         CheckFailed: the method returned anything else.
     """
+    failure = PlainCallFailed if what == PLAIN else CheckFailed
     reply = register(method, "cpu", RegisterRequest([source], [target], seed))
     if reply.status == Status.NO_SOLUTION:
         if not reply.message:
             raise CheckFailed(f"{what}: NoSolution has no text; raise NoSolution with the reason")
         return None, reply
     if reply.status != Status.OK:
-        raise CheckFailed(f"{what}: {reply.message}; fix it, or raise NoSolution with the reason")
-    pose = reply.pairs[0].pose
-    if fault := pose_fault(pose):
-        hint = "return T_target_source (4, 4), such as methods.base.rigid(rotation, translation), or raise NoSolution"
-        raise CheckFailed(f"{what}: {fault}; {hint}")
-    return pose, reply
+        raise failure(f"{what}: {reply.message}; fix it, or raise NoSolution with the reason")
+    pair = reply.pairs[0]
+    fault = pair.message if pair.status != Status.OK else translation_fault(pair.pose, source, target)
+    if fault:
+        hint = "; return T_target_source (4, 4), such as methods.base.rigid(rotation, translation), or raise NoSolution"
+        raise failure(f"{what}: {fault}{'' if names_fix(fault) else hint}")
+    return pair.pose, reply
 
 
 def error(pose: Array | None, T: Array, source: Array) -> float:
@@ -129,9 +139,8 @@ def error(pose: Array | None, T: Array, source: Array) -> float:
 def documented(method: Method) -> str:
     """Check that the class has a docstring and a kind."""
     for part in method.parts if isinstance(method, Chain) else (method,):
-        entry = MethodEntry(type(part), {}, Path(inspect.getfile(type(part))))
-        if not entry.documented:
-            raise CheckFailed(f"the class {type(part).__name__} {entry.summary}; lists and reports show it")
+        if not documented_class(type(part)):
+            raise CheckFailed(f"the class {type(part).__name__} {summary_of(type(part))}; lists and reports show it")
         if part.kind not in KINDS:
             raise CheckFailed(f"kind is '{part.kind}'; set kind to one of {', '.join(KINDS)}")
     return method.kind
@@ -315,7 +324,7 @@ def batches(method: Method) -> str:
             f"register_batch returns {len(reply.pairs)} results for {len(pairs)} pairs; return one per pair"
         )
     for (source, _), alone, pair in zip(pairs, expected, reply.pairs, strict=True):
-        pose = pair.pose if pair.status == Status.OK and pose_fault(pair.pose) is None else None
+        pose = pair.pose if pair.status == Status.OK else None
         if not _agree(pose, alone, source):
             raise CheckFailed("register_batch returns another pose than register; they may differ by rounding only")
     return f"{len(pairs)} pairs at once give the same poses as one at a time"

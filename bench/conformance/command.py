@@ -24,6 +24,8 @@ FIXES = {
     Status.OUT_OF_MEMORY: "subsample the clouds, or work in blocks",
 }
 """How to fix a check during which the process ended."""
+NEEDED_BY_ALL = "every check needs such a call; fix it first"
+"""Why the other checks are not run after a call on plain clouds failed."""
 
 
 def run(method: MethodSpec, domain: str, console: Console) -> bool:
@@ -51,18 +53,19 @@ def run(method: MethodSpec, domain: str, console: Console) -> bool:
             fix = f"; {FIXES[reply.status]}" if reply.status in FIXES else ""
             line = f"{'ok  ' if results[-1] else 'FAIL'}  {name:20} {reply.message}{fix}"
             console.print(line, highlight=False, soft_wrap=True)
+            if reply.status == Status.INVALID:  # the other checks would repeat it
+                break
     finally:
         process.close()
-    console.print(_verdict(method, results, time.monotonic() - start), highlight=False, soft_wrap=True)
+    too_slow = f"{BUDGET_S:g} s are over: a call takes long; check cheaper parameters: NAME[parameter=value]"
+    why = NEEDED_BY_ALL if reply.status == Status.INVALID else too_slow
+    console.print(_verdict(method, results, why, time.monotonic() - start), highlight=False, soft_wrap=True)
     return len(results) == len(CHECKS) and all(results)
 
 
-def _verdict(method: MethodSpec, results: list[bool], seconds: float) -> str:
-    """Summarise the checks in one line."""
+def _verdict(method: MethodSpec, results: list[bool], why: str, seconds: float) -> str:
+    """Summarise the checks in one line; `why` is the reason if some were not run."""
     failed, skipped = results.count(False), len(CHECKS) - len(results)
     parts = [f"{failed} of {len(CHECKS)} checks failed"] * bool(failed)
-    if skipped:
-        parts.append(
-            f"{skipped} did not run within {BUDGET_S:g} s: a call takes long; check cheaper parameters: NAME[parameter=value]"
-        )
+    parts += [f"{skipped} not run: {why}"] * bool(skipped)
     return f"{method}: {'; '.join(parts) or f'{len(CHECKS)} checks passed'} ({seconds:.0f} s)"

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.evaluation.metrics import MEAN_DISTANCE_POINTS, Moments, Scenes, moments
+from bench.evaluation.metrics import Scenes
+from bench.storage import evaluation_points
 from bench.storage.database import open_to_read, translate_errors
 from common.errors import InputError
+from common.moments import Moments
 from common.parallel import parallel_map
 
 if TYPE_CHECKING:
@@ -93,17 +95,16 @@ def _chunks(record: Path, query: str, size: int = _CHUNK) -> Iterator[list[tuple
 def _problems(record: Path) -> tuple[pd.DataFrame, Scenes, dict[int, NDArray[np.float64]]]:
     import pandas as pd
 
-    query = f"SELECT {', '.join(_TAGS)}, truth, source_pose, eval_points, information FROM problems ORDER BY problem"
+    query = f"SELECT {', '.join(_TAGS)}, truth, source_pose, eval_points, moments, information FROM problems ORDER BY problem"
     tags: list[tuple[Any, ...]] = []
     parts: list[Scenes] = []
     information: dict[int, NDArray[np.float64]] = {}
     for columns in _chunks(record, query, _CLOUDS):
-        *_, truth, source_pose, points, infos = columns
+        *_, truth, source_pose, points, stored, infos = columns
         matrices = {len(tags) + i: _matrices([b], 6)[0] for i, b in enumerate(infos) if b is not None}
         information |= matrices
         tags += zip(*columns[: len(_TAGS)], strict=True)
-        clouds = [np.frombuffer(b, np.float32).reshape(-1, 3) for b in points]
-        parts.append(scenes_of(_matrices(truth), _matrices(source_pose), clouds))
+        parts.append(Scenes(_matrices(truth), _matrices(source_pose), *evaluation_points.decode(points, stored)))
     frame = pd.DataFrame(tags, columns=pd.Index(_TAGS))
     for name in ("angle_deg", "translation", "overlap"):
         frame[name] = frame[name].astype("float64")  # SQLite stores NaN as NULL
@@ -118,22 +119,16 @@ def scenes_of(
     truth: NDArray[np.float64], source_pose: NDArray[np.float64], clouds: list[NDArray[np.float32]]
 ) -> Scenes:
     """Build `Scenes` from true poses (P, 4, 4), poses of the source (P, 4, 4) and evaluation points, P arrays (n, 3)."""
-    first = np.zeros((len(clouds), MEAN_DISTANCE_POINTS, 3), dtype=np.float32)
-    count = np.array([len(c) for c in clouds], dtype=np.intp)
-    mean, root = np.zeros((len(clouds), 3)), np.zeros((len(clouds), 3, 3))
-    for i, cloud in enumerate(clouds):
-        first[i, : len(cloud)] = cloud[:MEAN_DISTANCE_POINTS]
-    for size in np.unique(count):
-        rows = np.flatnonzero(count == size)
-        part = moments(np.stack([clouds[i] for i in rows]))
-        mean[rows], root[rows, :, : part.root.shape[-1]] = part.mean, part.root
-    return Scenes(truth, source_pose, Moments(mean, root), first, count)
+    blobs = [evaluation_points.encode(cloud) for cloud in clouds]
+    return Scenes(truth, source_pose, *evaluation_points.decode(*zip(*blobs, strict=True)))
 
 
 def join_scenes(parts: list[Scenes]) -> Scenes:
     """Concatenate scenes."""
     if not parts:
-        parts = [scenes_of(np.zeros((0, 4, 4)), np.zeros((0, 4, 4)), [])]
+        poses, points = np.zeros((0, 4, 4)), np.zeros((0, evaluation_points.FIRST, 3), np.float32)
+        moments = Moments(np.zeros((0, 3)), np.zeros((0, 3, 3)))
+        parts = [Scenes(poses, poses, moments, points, np.zeros(0, np.intp))]
     truth, pose, clouds, first, count = zip(*parts, strict=True)
     mean, root = zip(*clouds, strict=True)
     joined = Moments(np.concatenate(mean), np.concatenate(root))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from common.moments import Moments, moments
 from common.rigid import inverse
 from datasets import symmetry as groups
 
@@ -33,25 +34,6 @@ COLUMNS = (
     "rmse_symmetric",
 )
 """Errors that `evaluate` computes, in the order of the columns of `trials.csv`."""
-
-
-class Moments(NamedTuple):
-    """Mean (..., 3) and root (..., 3, k) of point sets: root @ rootᵀ is the covariance (divided by n)."""
-
-    mean: Array
-    root: Array
-
-
-def moments(points: NDArray[Any]) -> Moments:
-    """Compute the moments of points (..., n, 3), by a QR factorisation, so that flat and collinear sets are valid.
-
-    >>> moments(np.array([[0.0, 0.0, 0.0], [2.0, 0.0, 0.0]])).mean
-    array([1., 0., 0.])
-    """
-    points = np.asarray(points, dtype=np.float64)
-    mean = np.einsum("...ni->...i", points) / points.shape[-2]  # four times as fast as `mean` where rows are short
-    upper = np.linalg.qr((points - mean[..., None, :]) / np.sqrt(points.shape[-2]), mode="r")
-    return Moments(mean, np.swapaxes(upper, -1, -2))
 
 
 def rmse(T: Array, T_true: Array, points: NDArray[Any]) -> Array:

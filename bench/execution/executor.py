@@ -11,7 +11,7 @@ from typing import Any
 
 from bench.execution import pool_worker
 from bench.execution.context import RunContext
-from bench.isolation import interrupt
+from bench.isolation import guard, interrupt
 from bench.planning.tasks import Task
 from bench.storage.outcome import Outcome
 from common.errors import InputError
@@ -32,10 +32,11 @@ def run_batches(batches: Iterable[list[Task]], context: RunContext) -> Iterator[
     from joblib import Parallel, delayed
     from joblib.externals.loky.process_executor import BrokenProcessPool
 
+    parent = None if context.scheduler else os.getpid()
     with _backend(context) as options:
         pool = Parallel(return_as="generator_unordered", batch_size=1, **options)
         try:
-            calls = (delayed(pool_worker.solve_batch)(batch) for batch in batches if not interrupt.requested())
+            calls = (delayed(pool_worker.solve_batch)(batch, parent) for batch in batches if not interrupt.requested())
             for outcomes in pool(calls):
                 yield from outcomes
         except BrokenProcessPool as error:
@@ -52,6 +53,7 @@ def _backend(context: RunContext) -> Iterator[dict[str, Any]]:
             yield {}
             client.run(pool_worker.close_all)
         return
+    guard.start()  # before the workers, which inherit its mark
     try:
         yield {"backend": "loky", "n_jobs": context.jobs}
     finally:

@@ -6,15 +6,16 @@ import atexit
 import contextlib
 import threading
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from bench.isolation import interrupt
+from bench.isolation import guard, interrupt
 from bench.isolation.process import MethodProcess
-from bench.isolation.protocol import Limits, MethodSetup, PairReply, RegisterRequest, Reply
+from bench.isolation.protocol import Limits, MethodSetup, PairReply, Points, RegisterRequest, Reply
 from bench.planning.tasks import Task
-from bench.storage.outcome import Outcome, Phase, Status, pose_fault
+from bench.storage.outcome import Outcome, Phase, Status
+from bench.storage.pose import pose_fault, translation_fault
 from common.errors import InputError
 from datasets.problems import Problem, call_seed
 
@@ -27,14 +28,20 @@ _processes: dict[MethodSetup, MethodProcess] = {}
 _lock = threading.Lock()  # a Dask worker may have several threads
 
 
-def solve_batch(tasks: list[Task]) -> list[tuple[Task, list[Outcome]]]:
+def solve_batch(tasks: list[Task], parent: int | None = None) -> list[tuple[Task, list[Outcome]]]:
     """Return the outcomes of tasks: of all their problems, or of those solved before the flush interval or Ctrl-C.
+
+    Args:
+        tasks: of one method.
+        parent: id of the process with which this worker ends; None if another program manages the workers.
 
     Raises:
         InputError: the first problem, or the method's input, is broken. If a later problem is broken, the outcomes before
             it are returned; the remaining tasks, run again, begin with it.
     """
     interrupt.install_handler()
+    if parent is not None:
+        guard.end_with_parent(parent)
     solved: list[tuple[Task, list[Outcome]]] = [(task, []) for task in tasks]
     try:
         with _lock, contextlib.suppress(interrupt.Interrupted), contextlib.closing(_generate_ahead(tasks)) as generated:
@@ -136,17 +143,21 @@ def to_outcomes(setup: MethodSetup, problems: list[Problem], reply: Reply, phase
             notes=reply.notes,
             gpu_memory_mb=reply.gpu_memory_mb,
         )
-        for problem, pair in zip(problems, validate_reply(reply, n), strict=True)
+        for problem, pair in zip(problems, validate_reply(reply, [(p.source, p.target) for p in problems]), strict=True)
     ]
 
 
-def validate_reply(reply: Reply, n: int = 1) -> list[PairReply]:
-    """Return the validated result of each of n pairs: `invalid` where the pose is not rigid, `skipped` if unavailable.
+def validate_reply(reply: Reply, pairs: Sequence[tuple[Points, Points]]) -> list[PairReply]:
+    """Return the validated result of each pair: `invalid` where the pose is not rigid or not plausible, `skipped` if unavailable.
+
+    Args:
+        reply: of the call.
+        pairs: clouds (N, 3) and (M, 3) of each pair.
 
     Raises:
         InputError: the method's input is wrong.
     """
-    status, message = reply.status, reply.message
+    status, message, n = reply.status, reply.message, len(pairs)
     if status == Status.INPUT:
         raise InputError(message)
     if status == Status.UNAVAILABLE:
@@ -155,13 +166,14 @@ def validate_reply(reply: Reply, n: int = 1) -> list[PairReply]:
         status, message = Status.INVALID, f"register_batch returned {len(reply.pairs)} results for {n} pairs"
     if status != Status.OK:
         return [PairReply(status, message=message if n == 1 else f"in a batch of {n}: {message}")] * n
-    return [_validate_pair(pair) for pair in reply.pairs]
+    return [_validate_pair(pair, *clouds) for pair, clouds in zip(reply.pairs, pairs, strict=True)]
 
 
-def _validate_pair(pair: PairReply) -> PairReply:
-    if pair.status == Status.OK and (fault := pose_fault(pair.pose)):
-        return PairReply(Status.INVALID, message=fault)
-    return pair
+def _validate_pair(pair: PairReply, source: Points, target: Points) -> PairReply:
+    fault = None
+    if pair.status == Status.OK:
+        fault = pose_fault(pair.pose) or translation_fault(pair.pose, source, target)
+    return PairReply(Status.INVALID, message=fault) if fault else pair
 
 
 def _process_for(setup: MethodSetup, limits: Limits) -> MethodProcess:

@@ -134,6 +134,11 @@ def collect_notes(config: RunConfig, groups: list[ProblemGroup], context: RunCon
     """Return notes on what differs from the request: broken plug-ins, files left out, skipped groups, fewer points."""
     notes = [*context.catalog.faults, *dict.fromkeys(remark for group in groups for remark in group.remarks)]
     notes += [f"{group.name} is skipped: {group.skip}" for group in groups if group.skip]
+    notes += [
+        f"{name}: code of {file} generates its problems in the process that scores: trust it as the benchmark itself"
+        for name, file in dict.fromkeys((group.dataset.text, group.dataset.trusted_file) for group in groups)
+        if file
+    ]
     for group in groups:
         if group.points != group.requested and not group.skip:
             why = (
@@ -182,7 +187,9 @@ def _refuse_other_problems(group: ProblemGroup, known: dict[str, bytes], context
 
 
 def preflight(setups: list[MethodSetup], limits: Limits, console: Console) -> dict[MethodSetup, Reply]:
-    """Set every method up once, in one separate process, and print what it loaded or why it is not available.
+    """Set every method up once, in a separate process, and print what it loaded or why it is not available.
+
+    Built-in methods share a process; each plug-in has its own.
 
     Raises:
         InputError: a method was given bad input, such as weights of another architecture.
@@ -193,6 +200,8 @@ def preflight(setups: list[MethodSetup], limits: Limits, console: Console) -> di
     with ProgressBar(console, "setting up", len(setups)) as bar:
         for setup in setups:
             assert process is not None
+            if setup.method.is_external or process.setup.method.is_external:
+                process.close()
             replies[setup] = process.set_up(setup)
             _print_setup(setup, replies[setup], printed, console)
             bar.step(1, setup.method.text)
@@ -235,7 +244,7 @@ def describe(
             method.text: {
                 "kind": method.kind,
                 "random": method.random,
-                "variant": method.build().parameters,
+                "variant": method.parameters,
                 "doc": method.summary,
             }
             for method in config.every_method

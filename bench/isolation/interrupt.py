@@ -1,4 +1,4 @@
-"""Ctrl-C while workers are busy: finished outcomes are stored, unfinished calls are abandoned, within a second.
+"""Ctrl-C, SIGTERM or SIGHUP while workers are busy: finished outcomes are stored, unfinished calls are abandoned.
 
 The first signal requests the end: each worker abandons its current call and returns its finished outcomes. If that takes
 longer than `GRACE_S`, or after a second signal, the run ends at once.
@@ -26,9 +26,12 @@ def requested() -> bool:
 
 
 def install_handler() -> None:
-    """Let SIGINT request the end of a pool worker instead of ending it, unless another handler is installed."""
+    """Let SIGINT request the end of a pool worker instead of ending it, unless another handler is installed.
+
+    A background job of a shell script, and so its workers, ignore SIGINT at first.
+    """
     in_main_thread = threading.current_thread() is threading.main_thread()
-    if in_main_thread and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    if in_main_thread and signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_IGN):
         signal.signal(signal.SIGINT, _request)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import secrets
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from bench.isolation import interrupt
+from bench.isolation import guard, interrupt, received
 from bench.isolation.protocol import GaussiansRequest, Limits, MethodSetup, Points, RegisterRequest, Reply
 from bench.storage.outcome import Status
 from common.errors import InputError
@@ -55,6 +56,9 @@ class MethodProcess:
         self.process: subprocess.Popen[bytes] | None = None
         self.ready = Reply()
         self._unanswered = 0  # requests that were sent and not answered
+        self._answered = 0  # requests that were answered
+        self._last_reply = 0.0  # when the last reply came, or the process was started
+        self._waited_s = 0.0  # seconds of waiting since then
 
     def start(self) -> Reply:
         """Start the process and set the method up. Retry once after an external SIGKILL."""
@@ -68,19 +72,22 @@ class MethodProcess:
         child_requests, self._requests = Pipe(duplex=False)
         self._replies, child_replies = Pipe(duplex=False)
         descriptors = child_requests.fileno(), child_replies.fileno()
-        threads = dict.fromkeys(_THREAD_VARIABLES, str(setup.threads))
+        guard.start()
+        self._mark = secrets.token_hex(16)
+        variables = dict.fromkeys(_THREAD_VARIABLES, str(setup.threads)) | {guard.CALLS: self._mark}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", self.server, *map(str, descriptors)],
+            [sys.executable, "-m", self.server, *map(str, (*descriptors, os.getpid()))],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             cwd=ROOT,
-            env={**os.environ, **threads, **setup.method.build().environment},
+            env={**os.environ, **variables, **setup.method.environment},
             pass_fds=descriptors,
             start_new_session=True,  # Ctrl-C is handled by the parent
         )
         child_requests.close()
         child_replies.close()
+        self._answered, self._last_reply, self._waited_s = 0, time.monotonic(), 0.0
         self._tail = bytearray()
         self._unanswered, self._pipe_bytes = 0, _widen_pipe(self._requests)
         self._tail_reader = threading.Thread(target=_keep_tail, args=(self.process.stderr, self._tail), daemon=True)
@@ -154,6 +161,8 @@ class MethodProcess:
         return reply
 
     def _exchange(self, requests: Sequence[Any], timeout: float) -> Reply:
+        if not self._unanswered:
+            self._last_reply, self._waited_s = time.monotonic(), 0.0
         try:
             self._send(requests)
         except OSError:
@@ -166,7 +175,7 @@ class MethodProcess:
     def _send(self, requests: Sequence[Any]) -> None:
         """Send the requests that were not sent yet; beyond the first only what surely fits into the pipe."""
         for number, request in enumerate(requests[self._unanswered :], self._unanswered):
-            data = pickle.dumps(request, protocol=5)
+            data = pickle.dumps((self._answered + number, request), protocol=5)
             if number and len(data) > self._pipe_bytes // 2:
                 return  # writing would wait until the process reads, past all timeouts
             self._requests.send_bytes(data)
@@ -182,10 +191,13 @@ class MethodProcess:
             if interrupt.requested() and not self._replies.poll():
                 self.close()
                 raise interrupt.Interrupted
+            begun = time.monotonic()
             try:
-                if self._replies.poll(max(0.0, min(POLL_INTERVAL_S, deadline - time.monotonic()))):
-                    return self._replies.recv()
-            except (EOFError, OSError, pickle.UnpicklingError):
+                arrived = self._replies.poll(max(0.0, min(POLL_INTERVAL_S, deadline - begun)))
+                self._waited_s += time.monotonic() - begun
+                if arrived:
+                    return self._read(self._replies.recv_bytes(received.MAX_BYTES))
+            except (EOFError, OSError):
                 return self._post_mortem()
             assert self.process is not None
             used = self._memory_gb()
@@ -197,6 +209,19 @@ class MethodProcess:
             if time.monotonic() >= deadline:
                 self.close()
                 return _timeout_reply(timeout)
+
+    def _read(self, data: bytes) -> Reply:
+        """Return the reply to the current request; anything else is a crash, and ends the process."""
+        assert self.process is not None
+        try:
+            reply = received.read(data, self._answered, self.process.pid)
+        except received.BadReply as fault:
+            self.close()
+            return Reply(Status.CRASH, message=str(fault))
+        now = time.monotonic()
+        reply = received.bound_time(reply, now - self._last_reply, self._waited_s)
+        self._answered, self._last_reply, self._waited_s = self._answered + 1, now, 0.0
+        return reply
 
     def _apply_limits(self, reply: Reply, timeout: float) -> Reply:
         """Check a reply against the limits: no call is watched while the next one is prepared.
@@ -248,6 +273,7 @@ class MethodProcess:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        guard.end_marked(guard.CALLS, self._mark)  # daemons, which left the process group
         self._requests.close()
         self._replies.close()
 

@@ -66,7 +66,7 @@ class GaussiansRequest:
 
 @dataclass
 class PairReply:
-    """Result for one pair of a call: a pose (4, 4) as the method returned it, or the reason why there is none."""
+    """Result for one pair of a call: a rigid pose (4, 4), or the reason why there is none."""
 
     status: Status = Status.OK
     pose: Any = None
@@ -102,3 +102,12 @@ class Reply:
     notes: dict[str, Any] = field(default_factory=dict)
     extra: Any = None
     killed: bool = False
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A reply with the number of its request and the id of the process that sends it."""
+
+    number: int
+    process_id: int
+    reply: Reply

@@ -5,9 +5,9 @@ Whatever the method's libraries print goes to the log, not to the terminal.
 
 from __future__ import annotations
 
-import ctypes
+import itertools
 import os
-import signal
+import pickle
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -17,26 +17,37 @@ from typing import Any
 import numpy as np
 
 from bench.isolation.measure import measure, synchronize
-from bench.isolation.protocol import GaussiansRequest, MethodSetup, PairReply, RegisterRequest, Reply
+from bench.isolation.protocol import Answer, GaussiansRequest, MethodSetup, PairReply, RegisterRequest, Reply
 from bench.storage.outcome import Status
+from bench.storage.pose import pose_fault
 from common.errors import InputError
+from common.processes import die_with_parent
+from common.text import MAX_ENTRIES, clean, clean_json
 from methods.base import Method, NoSolution, Unavailable
+from methods.core.chain import Chain
+from methods.core.description import missing_package
 
 Handler = Callable[[Method, str, Any], Reply]
 """Answers a request, given the method, its device and the request."""
-PR_SET_PDEATHSIG = 1
+FORKED = "a copy of the process, made by os.fork, returned from the call, too; end the copy with os._exit"
+MAX_NOTE = 200
+"""Maximum length of a note that is a text."""
 
 
 def serve(handlers: Mapping[type, Handler]) -> None:
-    """Answer requests until the parent closes the connection. The arguments are the file descriptors to read and write."""
+    """Answer requests until the parent closes the connection.
+
+    The arguments are the file descriptors to read and write, and the id of the parent.
+    """
     requests, replies = Connection(int(sys.argv[1]), writable=False), Connection(int(sys.argv[2]), readable=False)
     os.dup2(2, 1)  # prints of native code go to the log, like standard error
-    _die_with_parent()
+    die_with_parent(int(sys.argv[3]))
+    process_id = os.getpid()
     method: Method | None = None
     device = "cpu"
     while True:
         try:
-            request = requests.recv()
+            number, request = requests.recv()
         except EOFError:
             return
         if isinstance(request, MethodSetup):
@@ -45,20 +56,19 @@ def serve(handlers: Mapping[type, Handler]) -> None:
         else:
             assert method is not None
             reply = handlers[type(request)](method, device, request)
-        replies.send(reply)
-
-
-def _die_with_parent() -> None:
-    """Ask Linux to end this process with the thread that started it, even inside native code."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getpid() != process_id:  # two processes would answer from now on, each call after it with another's reply
+            reply = Reply(Status.CRASH, message=FORKED)
+        replies.send_bytes(pickle.dumps(Answer(number, os.getpid(), reply), protocol=5))
+        if os.getpid() != process_id:
+            os._exit(1)
 
 
 def _set_up(setup: MethodSetup) -> tuple[Method | None, Reply]:
     try:
         method = setup.method.build()
-        if reason := setup.method.missing():
-            raise Unavailable(reason)
+        for part in method.parts if isinstance(method, Chain) else (method,):
+            if reason := missing_package(type(part)):
+                raise Unavailable(reason)
         method.begin(setup.seed)
         method.adapt(setup.kind)
         method.setup(setup.device, setup.seed, setup.domain)
@@ -105,7 +115,8 @@ def _measured(method: Method, device: str, seed: int, call: Callable[[], Any], f
             traceback.print_exc()
             reply.status = _status_of(error)
             reply.message = f"{type(error).__name__}: {error}".split("\n")[0]
-    reply.stages = {name: 1e3 * seconds for name, seconds in method.scratch.stages.items()}
+    reply.message = clean(reply.message)
+    reply.stages = {str(name): 1e3 * seconds for name, seconds in method.scratch.stages.items()}
     reply.notes = plain_notes(method.scratch.notes)
     return reply
 
@@ -118,22 +129,24 @@ def _status_of(error: BaseException) -> Status:
 
 
 def _pair_reply(result: Any) -> PairReply:
-    """Convert what a method returned for a pair; something that is not numeric is sent as its repr."""
+    """Convert what a method returned for a pair; anything but a rigid matrix is `invalid`, with the reason."""
     if isinstance(result, NoSolution):
-        return PairReply(Status.NO_SOLUTION, message=str(result))
-    try:
-        return PairReply(pose=np.array(result, dtype=np.float64))
-    except (TypeError, ValueError):
-        return PairReply(pose=repr(result)[:200])
+        return PairReply(Status.NO_SOLUTION, message=clean(str(result)))
+    if fault := pose_fault(result):
+        return PairReply(Status.INVALID, message=clean(fault))
+    return PairReply(pose=np.array(result, dtype=np.float64))
 
 
 def plain_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert notes to plain JSON values; anything else becomes its repr."""
-    plain: dict[str, Any] = {}
-    for key, value in notes.items():
-        scalar = value.item() if isinstance(value, np.generic) else value
-        plain[key] = scalar if isinstance(scalar, str | int | float | bool | None) else repr(scalar)[:200]
-    return plain
+    """Convert notes to plain JSON values of limited size; anything else becomes its repr."""
+    first = itertools.islice(notes.items(), MAX_ENTRIES)
+    scalars = {key: value.item() if isinstance(value, np.generic) else value for key, value in first}
+    return {
+        clean(str(key), MAX_NOTE): clean_json(
+            value if isinstance(value, str | int | float | None) else repr(value), MAX_NOTE
+        )
+        for key, value in scalars.items()
+    }
 
 
 if __name__ == "__main__":

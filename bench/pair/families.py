@@ -6,11 +6,7 @@ errors. Local methods share their start, the identity, and controls are no evide
 
 from __future__ import annotations
 
-from functools import lru_cache
-
-from methods.core.base import Method
-from methods.core.chain import Chain
-from methods.core.registry import MethodRegistry, MethodSpec
+from methods.core.registry import MethodSpec
 
 START = "start"
 """Common family of the methods that do not search: those that start at the identity, and controls."""
@@ -30,16 +26,4 @@ def family(spec: MethodSpec) -> str:
     >>> family(spec("icp")) == family(spec("hgmr"))
     True
     """
-    method = spec.build()
-    first = method.parts[0] if isinstance(method, Chain) else method
-    if first.kind in UNSEARCHED:
-        return START
-    modules = _modules(spec.registry)
-    shared = [cls for cls in type(first).__mro__ if issubclass(cls, Method) and cls.__module__ in modules]
-    return f"{shared[-1].__module__}.{shared[-1].__qualname__}"
-
-
-@lru_cache(maxsize=8)
-def _modules(registry: MethodRegistry) -> frozenset[str]:
-    """Return the modules in which methods are defined."""
-    return frozenset(entry.cls.__module__ for entry in registry.entries.values())
+    return START if spec.kind in UNSEARCHED else spec.lineage

@@ -65,7 +65,7 @@ def select_methods(requested: list[str] | None, registry: MethodRegistry) -> lis
         InputError: an unknown name or parameter.
     """
     default = defaults()
-    everything = [n for n, entry in registry.entries.items() if entry.cls.kind != "control" and entry.cls.in_all]
+    everything = [n for n, entry in registry.entries.items() if entry.facts.kind != "control" and entry.facts.in_all]
     everything += default["chains"]
     if requested is None:
         names = [n for n in everything if n not in default["leave_out"]]
@@ -101,8 +101,9 @@ def register(scans: Scans, process: MethodProcess) -> Registration:
         InputError: invalid input of the method, such as weights of another architecture.
     """
     method = process.setup.method
-    reply = process.register(*scans.method_input(), seed_of("pair", method.text))
-    pair = validate_reply(reply)[0]
+    clouds = scans.method_input()
+    reply = process.register(*clouds, seed_of("pair", method.text))
+    pair = validate_reply(reply, [clouds])[0]
     pose = None if pair.pose is None else scans.restored(pair.pose)
     described = method.text, method.kind, family(method)
     return Registration(*described, pair.status, reply.time_ms, pose, pair.message, reply.notes)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bench.pair.agreement import fits
 from bench.pair.clouds import Scans
-from bench.storage.outcome import pose_fault
+from bench.storage.pose import pose_fault
 from common.errors import InputError
 from datasets.poses import inverse
 

@@ -23,5 +23,5 @@ class Catalog:
 
     @property
     def faults(self) -> list[str]:
-        """One line per plug-in that cannot be used."""
-        return list((self.data.faults | self.methods.faults).values())
+        """One line per plug-in that cannot be used, or whose import has effects beyond it."""
+        return [*(self.data.faults | self.methods.faults).values(), *self.methods.remarks.values()]

@@ -209,7 +209,7 @@ def from_flags(flags: argparse.Namespace, catalog: Catalog) -> RunConfig:
         more=tuple(_extra_grid(table, catalog) for table in more),
         kind=data_kind(flags.kind) if flags.kind else None,
     )
-    tuned = {method.text: method.build().parameters for method in config.every_method if method.uses_tuned}
+    tuned = {method.text: method.parameters for method in config.every_method if method.uses_tuned}
     return dataclasses.replace(config, tuned=tuned)
 
 
@@ -297,7 +297,7 @@ def _methods(texts: list[str], catalog: Catalog, preset: Mapping[str, Any]) -> t
     """Resolve the methods of `--methods`; `all` means those of the registry and the chains of the preset."""
     names: list[str] = []
     for text in texts:
-        in_all = [name for name, entry in catalog.methods.entries.items() if entry.cls.in_all]
+        in_all = [name for name, entry in catalog.methods.entries.items() if entry.facts.in_all]
         names += [*in_all, *preset["chains"]] if text == "all" else [text]
     return tuple(catalog.methods.spec(name) for name in dict.fromkeys(names) if name != ORACLE)
 

@@ -64,7 +64,7 @@ def first_method(loaded: RunData, registry: MethodRegistry) -> str:
         InputError: no method does.
     """
     for name, _ in style.ordered_methods(loaded.outcomes):
-        if name in registry.entries and registry.spec(name).build().has_gaussians:
+        if name in registry.entries and registry.spec(name).has_gaussians:
             return name
     raise InputError("no method of this run matches Gaussians; name one by --method")
 

@@ -16,7 +16,8 @@ from bench.isolation.protocol import Limits, MethodSetup, Reply
 from bench.planning.tasks import domain_of
 from bench.report.replay import ProblemReplay
 from bench.storage.environment import environment
-from bench.storage.outcome import Status, pose_fault
+from bench.storage.outcome import Status
+from bench.storage.pose import pose_fault
 from common.errors import InputError
 from common.kinds import DataKind
 from datasets.conditions import condition

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,17 +66,60 @@ def _text(block: pd.Series[Any], words: list[bytes] | None) -> list[bytes]:
 
 
 def _quoted(text: str) -> bytes:
+    text = guarded(text)
     if "," in text or '"' in text or "\n" in text or "\r" in text:
         text = '"' + text.replace('"', '""') + '"'
-    return text.encode()
+    return text.encode(errors="backslashreplace")
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
+"""First characters that a spreadsheet takes for a formula, and the apostrophe that prevents it."""
+
+
+def guarded(text: str) -> str:
+    """Return a text with an apostrophe in front if a spreadsheet would take it for a formula; numbers are left as they are.
+
+    >>> guarded("=1+1"), guarded("-0.5"), guarded("chair")
+    ("'=1+1", '-0.5', 'chair')
+    """
+    return "'" + text if text.startswith(_FORMULA) and not _is_number(text) else text
+
+
+def unguarded(text: str) -> str:
+    """Return a text of a CSV as it was before `guarded`.
+
+    >>> unguarded("'=1+1"), unguarded("-0.5")
+    ('=1+1', '-0.5')
+    """
+    return text[1:] if text.startswith("'") and text[1:].startswith(_FORMULA) else text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def read_csv(file: Path) -> pd.DataFrame:
+    """Read a CSV of a run with its texts as they were before they were guarded against spreadsheets."""
+    import pandas as pd
+
+    table = pd.read_csv(file)
+    for name in (name for name in table.columns if not pd.api.types.is_numeric_dtype(table[name])):
+        table[name] = [unguarded(text) if isinstance(text, str) else text for text in table[name]]
+    return table.rename(columns=unguarded)
 
 
 def _floats(values: NDArray[np.float64]) -> list[bytes]:
     """Return each row of values (n, k) as k fields with commas between them."""
     import orjson
 
-    largest = sys.float_info.max  # replaces infinity, which JSON lacks
-    bounded = np.ascontiguousarray(np.clip(values, -largest, largest))
-    text = orjson.dumps(bounded, option=orjson.OPT_SERIALIZE_NUMPY)
-    text = text.replace(b"null", b"").replace(orjson.dumps(largest), b"inf")
+    stand_in = sys.float_info.max  # replaces infinity, which JSON lacks
+    while (np.abs(values) == stand_in).any():
+        stand_in = float(np.nextafter(stand_in, 0.0))
+    replaced = np.where(np.isinf(values), np.copysign(stand_in, values), values)
+    text = orjson.dumps(np.ascontiguousarray(replaced), option=orjson.OPT_SERIALIZE_NUMPY)
+    text = text.replace(b"null", b"").replace(orjson.dumps(stand_in), b"inf")
     return text[2:-2].split(b"],[")

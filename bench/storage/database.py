@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.storage import evaluation_points
 from bench.storage.outcome import Outcome
 from common.errors import InputError, storage_error
+from common.text import clean, clean_json
 from datasets.problems import Problem
 
 _SCHEMA = """
@@ -24,14 +26,17 @@ CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT);
 CREATE TABLE IF NOT EXISTS problems (
     problem TEXT PRIMARY KEY, dataset TEXT, condition TEXT, points INTEGER, object TEXT, category TEXT,
     angle_deg REAL, translation REAL, overlap REAL, symmetry TEXT, truth BLOB, source_pose BLOB, eval_points BLOB, digest BLOB,
-    information BLOB);
+    information BLOB, moments BLOB);
 CREATE TABLE IF NOT EXISTS outcomes (
     phase TEXT, method TEXT, problem TEXT, repeat INTEGER, kind TEXT, dataset TEXT, condition TEXT, points INTEGER,
     seed INTEGER, status TEXT, pose BLOB, time_ms REAL, peak_mb REAL, device TEXT, threads INTEGER, message TEXT,
     stages TEXT, notes TEXT, PRIMARY KEY (phase, method, problem, repeat));
 """
-_ADDED_COLUMNS = {"batch": ("INTEGER", "1"), "gpu_memory_mb": ("REAL", "NULL")}
-"""Columns of outcomes that databases of earlier versions lack, with type and default; a run that continues adds them."""
+_ADDED_COLUMNS = {
+    "outcomes": {"batch": ("INTEGER", "1"), "gpu_memory_mb": ("REAL", "NULL")},
+    "problems": {"moments": ("BLOB", "NULL")},
+}
+"""Columns that databases of earlier versions lack, by table, with type and default; a run that continues adds them."""
 APPLICATION_ID = 0x50435242
 """Value of the SQLite header field `application_id` that marks a results database."""
 _IDENTIFYING_COLUMNS = {
@@ -43,11 +48,16 @@ _IDENTIFYING_COLUMNS = {
 _TAGS = ("object", "category", "angle_deg", "translation", "overlap", "symmetry")
 
 
+PROBLEM = ["problem", "dataset", "condition", "points", *_TAGS]
+PROBLEM += "truth source_pose digest information eval_points moments".split()
+"""Columns of the problems table, in the order in which they are written."""
 OUTCOME = (
     "phase method problem repeat kind dataset condition points seed status pose time_ms peak_mb device threads".split()
 )
-OUTCOME += ["message", "stages", "notes", *_ADDED_COLUMNS]
+OUTCOME += ["message", "stages", "notes", *_ADDED_COLUMNS["outcomes"]]
 """Columns of the outcomes table, in the order of `Row`."""
+MAX_FACT = 1_000_000
+"""Maximum length of a text among the facts of a run, such as its command line."""
 _PLACEHOLDERS = ",".join("?" * len(OUTCOME))
 Row = tuple[Any, ...]
 """Values of `OUTCOME` of one outcome."""
@@ -133,7 +143,7 @@ def _required_columns() -> dict[str, set[str]]:
     """Return the columns of every table without which a database cannot be read."""
     with contextlib.closing(sqlite3.connect(":memory:")) as db:
         db.executescript(_SCHEMA)
-        return {table: _columns(db, table) for table in _IDENTIFYING_COLUMNS}
+        return {table: _columns(db, table) - _ADDED_COLUMNS.get(table, {}).keys() for table in _IDENTIFYING_COLUMNS}
 
 
 def _read_only(path: Path) -> sqlite3.Connection:
@@ -156,12 +166,12 @@ def open_to_read(path: Path) -> sqlite3.Connection:
     """
     _require_usable(path)
     db = _read_only(path)
-    known = _columns(db, "outcomes")
-    missing = {name: default for name, (_, default) in _ADDED_COLUMNS.items() if name not in known} if known else {}
-    if missing:
-        db.execute("PRAGMA temp_store = MEMORY")
-        defaults = ", ".join(f"{default} AS {name}" for name, default in missing.items())
-        db.execute(f"CREATE TEMP VIEW outcomes AS SELECT *, {defaults} FROM main.outcomes")
+    db.execute("PRAGMA temp_store = MEMORY")
+    for table, added in _ADDED_COLUMNS.items():
+        known = _columns(db, table)
+        missing = [f"{default} AS {name}" for name, (_, default) in added.items() if known and name not in known]
+        if missing:
+            db.execute(f"CREATE TEMP VIEW {table} AS SELECT *, {', '.join(missing)} FROM main.{table}")
     return db
 
 
@@ -216,7 +226,7 @@ class ResultsDatabase:
     def put(self, key: str, value: Any) -> None:
         """Set a value of the run's metadata."""
         with self.db:
-            self.db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value)))
+            self.db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(clean_json(value, MAX_FACT))))
 
     def known_problems(self) -> dict[str, bytes]:
         """Return the digest of every stored problem by id."""
@@ -231,14 +241,16 @@ class ResultsDatabase:
         rows = [
             (
                 *(p.key.id, p.key.dataset, p.key.condition, p.key.points),
-                *(p.tags[t] for t in _TAGS),
-                *(p.T_target_source.tobytes(), p.source_pose.tobytes(), p.evaluation_points.tobytes(), p.sha256()),
+                *(clean_json(p.tags[t]) for t in _TAGS),
+                *(p.T_target_source.tobytes(), p.source_pose.tobytes(), p.sha256()),
                 None if p.information is None else p.information.tobytes(),
+                *evaluation_points.encode(p.evaluation_points),
             )
             for p in problems
         ]
+        places = ",".join("?" * len(PROBLEM))
         with self.db:
-            self.db.executemany(f"INSERT OR REPLACE INTO problems VALUES ({','.join('?' * 15)})", rows)
+            self.db.executemany(f"INSERT OR REPLACE INTO problems ({', '.join(PROBLEM)}) VALUES ({places})", rows)
 
     def finished_keys(self, phase: str) -> set[tuple[str, str, int]]:
         """Return (method, problem, repeat) of the outcomes of a phase.
@@ -264,7 +276,8 @@ class ResultsDatabase:
             (
                 *(o.phase, o.method, o.problem, o.repeat, kind, *group, o.seed, o.status),
                 None if o.pose is None else np.asarray(o.pose, dtype=np.float64).tobytes(),
-                *(o.time_ms, o.peak_mb, o.device, o.threads, o.message, json.dumps(o.stages), json.dumps(o.notes)),
+                *(o.time_ms, o.peak_mb, o.device, o.threads, clean(o.message)),
+                *(json.dumps(clean_json(o.stages)), json.dumps(clean_json(o.notes))),
                 *(o.batch, o.gpu_memory_mb),
             )
             for o in outcomes
@@ -324,10 +337,11 @@ def _open_to_write(path: Path) -> sqlite3.Connection:
     try:
         db.execute("PRAGMA journal_mode=WAL")
         db.executescript(_SCHEMA)
-        known = _columns(db, "outcomes")
-        for name, (kind, default) in _ADDED_COLUMNS.items():
-            if name not in known:
-                db.execute(f"ALTER TABLE outcomes ADD COLUMN {name} {kind} DEFAULT {default}")
+        for table, added in _ADDED_COLUMNS.items():
+            known = _columns(db, table)
+            for name, (kind, default) in added.items():
+                if name not in known:
+                    db.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind} DEFAULT {default}")
         if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
             db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     except sqlite3.DatabaseError:

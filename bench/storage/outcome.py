@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from common.rigid import is_rigid
-
 
 class Status(StrEnum):
     """End of a call, or of the setup before it."""
@@ -60,22 +58,3 @@ class Outcome:
     notes: dict[str, Any] = field(default_factory=dict)
     batch: int = 1
     gpu_memory_mb: float = float("nan")
-
-
-def pose_fault(pose: Any) -> str | None:
-    """Return why a pose is not a rigid (4, 4) matrix; None if it is. A reflection or a scaling is not rigid."""
-    try:
-        T = np.asarray(pose, dtype=np.float64)
-    except (TypeError, ValueError):
-        return f"the pose is no matrix but {type(pose).__name__}"
-    if T.shape != (4, 4):
-        return f"the pose has shape {T.shape}, not (4, 4)"
-    if not np.isfinite(T).all():
-        return "the pose is not finite"
-    if not is_rigid(T):
-        return "the pose is a reflection" if is_rigid(T * _MIRROR) else "the pose is not rigid"
-    return None
-
-
-_MIRROR = np.array([[1, 1, -1, 1]] * 3 + [[1, 1, 1, 1]])
-"""Turns a reflection into a rotation, element by element."""

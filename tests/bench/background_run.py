@@ -18,9 +18,9 @@ ARGUMENTS = "--datasets blobs --conditions noisy --points 60 --timing-rounds 0 -
 """No call times out: a run that waits for a call that never ends does not end either."""
 
 
-def start(folder, *more, run=(str(ROOT / "bench.py"),)):
+def start(folder, *more, run=(str(ROOT / "bench.py"),), plugins=PLUGINS):
     """Start a run in its own process group, as a shell does; `folder / "gate"` holds its calls."""
-    command = [sys.executable, *run, *ARGUMENTS, *more, "--plugins", str(PLUGINS)]
+    command = [sys.executable, *run, *ARGUMENTS, *more, "--plugins", str(plugins)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     (folder / "gate").mkdir(exist_ok=True)
     env = os.environ | {"PYTHONPATH": str(ROOT), GATE: str(folder / "gate")}

@@ -3,9 +3,8 @@
 import hashlib
 from pathlib import Path
 
-import pandas as pd
-
 from bench.cli import main
+from bench.storage import csv_writer
 
 PLUGINS = Path(__file__).parent / "plugins"
 
@@ -18,7 +17,7 @@ TIME_COLUMNS = ["time_ms", "peak_mb"]
 
 def read_csv(folder, name):
     """Read a CSV of a run."""
-    return pd.read_csv(folder / f"{name}.csv")
+    return csv_writer.read_csv(folder / f"{name}.csv")
 
 
 SHORT = [*QUICK, "--methods", "identity", "--conditions", "noisy", "--problems", "2"]

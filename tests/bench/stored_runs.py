@@ -37,7 +37,10 @@ def write_record(run, folder, clouds=64):
         for row, pose in zip(plain, poses, strict=True)
     ]
     with record.db:
-        record.db.executemany(f"INSERT INTO problems VALUES ({','.join('?' * 15)})", problems)
+        columns = [*tags, "symmetry", "truth", "source_pose", "eval_points", "digest", "information"]
+        record.db.executemany(
+            f"INSERT INTO problems ({','.join(columns)}) VALUES ({','.join('?' * 15)})", problems
+        )  # as versions without the column `moments` stored them
         record.db.executemany(f"INSERT INTO outcomes ({','.join(_ORDER)}) VALUES ({','.join('?' * 18)})", rows)
     record.close()
 

@@ -1,6 +1,6 @@
 """A stranger's plug-in: from a folder or an installed package; each fault is one clear line and stops nothing else."""
 
-import importlib
+import os
 import sys
 from importlib import metadata
 
@@ -9,7 +9,7 @@ import pytest
 from bench.cli import main
 from common.errors import InputError
 from common.plugins import discover
-from methods.core.registry import MethodRegistry
+from methods.core.registry import GROUP, MethodRegistry
 from tests.catalog import build, open_data
 
 GOOD = '''
@@ -81,17 +81,15 @@ def test_entry_points_of_installed_packages_are_plugins(tmp_path, monkeypatch):
         GOOD + "class Other(Method):\n    '''Other.'''\n    variants = {'other': {}}\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     points = [
-        metadata.EntryPoint("mine", "stranger_pkg:Mine", "g"),
-        metadata.EntryPoint("both", "stranger_pkg", "g"),
-        metadata.EntryPoint("lost", "not_installed_pkg", "g"),
+        metadata.EntryPoint("mine", "stranger_pkg:Mine", GROUP),
+        metadata.EntryPoint("both", "stranger_pkg", GROUP),
+        metadata.EntryPoint("lost", "not_installed_pkg", GROUP),
     ]
-    monkeypatch.setattr(metadata, "entry_points", lambda group: points if group == "g" else [])
-    plugins = discover("methods", "g")
-    from methods.base import Method
-
-    offered = {s.name: [c.__name__ for c in s.classes(Method)] for s in plugins.sources[-2:]}
+    monkeypatch.setattr(metadata, "entry_points", lambda group: points if group == GROUP else [])
+    plugins = discover("methods", GROUP)
+    offered = {s.name: [d["class_name"] for d in plugins.described[s]] for s in plugins.sources[-2:]}
     assert offered == {"mine": ["Mine"], "both": ["Mine", "Other"]}
     assert "pip install not_installed_pkg" in plugins.faults["lost"]
-    sys.modules.pop("stranger_pkg", None)
-    importlib.invalidate_caches()
+    assert "stranger_pkg" not in sys.modules

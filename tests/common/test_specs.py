@@ -26,6 +26,16 @@ def test_parameters_take_the_type_of_their_field():
     assert example == Example(0.5, 7, True, "a/b", None)
 
 
+def test_a_parameter_that_is_given_twice_is_an_error():
+    with pytest.raises(InputError, match=r"'icp\[trim=\.3,trim=\.4\]': 'trim' is given twice; leave one out"):
+        specs.parse("icp[trim=.3,trim=.4]")
+
+
+@pytest.mark.parametrize("name", ["my icp", "icp[x]", "icp=1", "a+b", "a,b", "", "1a", "a\nb"])
+def test_names_that_the_command_line_cannot_hold_have_a_fault(name):
+    assert "cannot be a name" in specs.name_fault(name)
+
+
 def test_defaults_of_a_variant_give_way_to_what_is_written():
     assert specs.build(Example, specs.parse("x[steps=9]"), {"steps": 4, "trim": 1.0}, "method") == Example(1.0, 9)
 

@@ -68,7 +68,7 @@ EXPECTED = {
     "stages": ("stage times", "one lies inside another"),
     "index": ("point order", "not by their index"),
     "backwards": ("known poses", "maps the target into the source; return its inverse"),
-    "scaled": ("rigid output", "not rigid; return T_target_source (4, 4)"),
+    "scaled": ("rigid output", "not rigid: its last row is 0 0 0 2, not 0 0 0 1; return T_target_source (4, 4)"),
     "wild": ("known poses", "no better than the identity"),
     "nodoc": ("docstring and kind", "NoDoc has no docstring: write one sentence"),
     "noinit": ("initial pose", "register does not accept init"),

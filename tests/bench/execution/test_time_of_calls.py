@@ -1,5 +1,6 @@
 """What counts as the time of a call: all of it, divided by the pairs of a batch, and no more than the limit."""
 
+import pickle
 import threading
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ from bench.isolation import measure as measure_module
 from bench.isolation import process as process_module
 from bench.isolation import server
 from bench.isolation.process import MethodProcess
-from bench.isolation.protocol import Limits, MethodSetup, PairReply, RegisterRequest, Reply
+from bench.isolation.protocol import Answer, Limits, MethodSetup, PairReply, RegisterRequest, Reply
 from bench.planning.tasks import ProblemGroup
 from bench.storage.outcome import Outcome, Phase, Status
 from datasets.conditions import ConditionSpec
@@ -25,6 +26,7 @@ from tests.bench.command_line import PLUGINS
 from tests.catalog import spec
 
 CLOUD = np.zeros((5, 3), np.float32)
+PROCESS_ID = 7
 
 
 class Clock:
@@ -75,8 +77,8 @@ class Pipe:
         self.clock.now = max(self.clock.now, min(self.clock.now + seconds, self.after))
         return self.clock.now >= self.after
 
-    def recv(self):
-        return self.reply
+    def recv_bytes(self, most):
+        return pickle.dumps(Answer(self.process._answered, PROCESS_ID, self.reply))
 
 
 @pytest.fixture
@@ -84,11 +86,11 @@ def process(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(process_module, "time", clock)
     started = MethodProcess(MethodSetup(MethodSpec("m"), "d"), Limits(2.0, 1.0))
-    started.process = type("Running", (), {"poll": lambda self: None})()
+    started.process = type("Running", (), {"poll": lambda self: None, "pid": PROCESS_ID})()
     monkeypatch.setattr(started, "_send", lambda requests: None)
     monkeypatch.setattr(started, "_memory_gb", lambda: 0.1)
     monkeypatch.setattr(started, "close", lambda: None)
-    started.clock = clock
+    started.clock, Pipe.process = clock, started
     return started
 
 
@@ -104,8 +106,18 @@ def test_the_limit_ends_a_call_at_that_time_and_no_later(process, pairs, seconds
 @pytest.mark.parametrize(("ms", "status"), [(1999.0, "ok"), (2001.0, "timeout")])
 def test_a_reply_that_waited_is_judged_by_its_own_time(process, ms, status):
     process._replies = Pipe(process.clock, 0.0, Reply(time_ms=ms))
+    process._unanswered, process._last_reply = 1, -3.0  # sent ahead
     reply = process.call(RegisterRequest([CLOUD], [CLOUD], 0))
     assert reply.status == status and reply.time_ms == ms
+
+
+@pytest.mark.parametrize("ms", [-2.6e6, 1.0, 1e7, np.nan, np.inf])
+def test_a_time_that_contradicts_the_clock_of_the_parent_is_replaced_by_it(process, ms):
+    """As where a method replaces the clock of its process."""
+    process.limits = Limits(20.0, 1.0)
+    process._replies = Pipe(process.clock, 4.0, Reply(pairs=[PairReply(pose=np.eye(4))], time_ms=ms, stages={"a": ms}))
+    reply = process.call(RegisterRequest([CLOUD], [CLOUD], 0))
+    assert reply.status == "ok" and reply.time_ms == pytest.approx(4000, abs=60) and reply.stages == {}
 
 
 class Database:
@@ -289,7 +301,8 @@ def test_fields_of_a_reply_reach_the_outcomes(n):
     setup = MethodSetup(MethodSpec("m"), "d", "cuda:1", 2)
     outcomes = to_outcomes(setup, problems, reply, Phase.ACCURACY, 5)
     assert [o.status for o in outcomes] == ["ok", "no_solution", "invalid"][:n]
-    assert [o.message for o in outcomes] == ["", "none", "the pose is a reflection"][:n]
+    flip = "the pose is a reflection; flip one axis so that the determinant is 1"
+    assert [o.message for o in outcomes] == ["", "none", flip][:n]
     assert [o.seed for o in outcomes] == [4, 5, 6][:n] and [o.problem for o in outcomes] == [p.key.id for p in problems]
     assert [o.pose is None for o in outcomes] == [False, True, True][:n]
     for o in outcomes:
@@ -305,7 +318,7 @@ def test_fields_of_a_reply_reach_the_outcomes(n):
         got = to_outcomes(setup, problems, failed, Phase.BATCH, 0)
         assert [(o.status, o.message, o.pose) for o in got] == [(status, text, None)] * n
     (first, *_) = to_outcomes(setup, problems, Reply(pairs=[PairReply(pose=skew)] * n), Phase.BATCH, 0)
-    assert (first.status, first.message) == ("invalid", "the pose is not rigid")
+    assert first.status == "invalid" and first.message.startswith("the pose is not rigid: ")
 
 
 @pytest.mark.parametrize("after", [0.0, 99.0])
@@ -318,6 +331,7 @@ def test_ctrl_c_abandons_a_call_unless_its_reply_is_there(process, monkeypatch, 
         with pytest.raises(process_module.interrupt.Interrupted):
             process.call(RegisterRequest([CLOUD], [CLOUD], 0))
     else:
+        process._unanswered, process._last_reply = 1, -3.0  # sent ahead
         assert process.call(RegisterRequest([CLOUD], [CLOUD], 0)).time_ms == 1.0
     assert closed == ([True] if after else [])
 
@@ -363,6 +377,7 @@ def test_memory_above_the_limit_ends_a_call_and_is_stated(process, monkeypatch, 
     assert gigabytes < 1 or reply.message == "used 1.1 GB; the limit is 1 GB"
     late = Reply(time_ms=300.0, peak_mb=5.0, resident_mb=gigabytes * 1e9 / 2**20)
     process._replies = Pipe(process.clock, 0.0, late)
+    process._unanswered, process._last_reply = 1, -3.0  # sent ahead
     reply = process.call(RegisterRequest([CLOUD], [CLOUD], 0))
     assert (reply.status, reply.time_ms, reply.peak_mb) == ("ok" if gigabytes < 1 else "out_of_memory", 300.0, 5.0)
 

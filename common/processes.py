@@ -1,0 +1,91 @@
+"""How processes end: with the process that started them, and on signals."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+WATCH_INTERVAL_S = 0.5
+"""Interval at which a process looks whether its parent lives."""
+FORCED_S = 1.8
+"""Seconds after SIGTERM or SIGHUP until a command ends in whatever state it is; what it stored is complete."""
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+def die_with_parent(parent: int) -> None:
+    """End this process with its parent: on Linux with the thread that started it, even inside native code.
+
+    Args:
+        parent: id of the parent when it started this process.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it ended before
+            os._exit(1)
+    else:
+        watch(parent)
+
+
+def watch(parent: int) -> None:
+    """Start a thread that ends this process once its parent is not the given one any more."""
+
+    def look() -> None:
+        while os.getppid() == parent:
+            time.sleep(WATCH_INTERVAL_S)
+        os._exit(1)
+
+    threading.Thread(target=look, daemon=True).start()
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose own parent ends, such as daemons (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def end_descendants() -> None:
+    """Kill all descendants of this process."""
+    import psutil
+
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+
+
+@contextlib.contextmanager
+def like_ctrl_c() -> Iterator[list[int]]:
+    """Let SIGTERM and SIGHUP within the block act as Ctrl-C; yield a list to which the number of the signal is added.
+
+    If the block does not end within `FORCED_S` after the signal, this process ends at once. A signal that is ignored, as SIGHUP
+    below nohup, stays ignored.
+    """
+    received: list[int] = []
+    forced = threading.Timer(FORCED_S, lambda: os._exit(128 + received[0]))
+    forced.daemon = True
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        if len(received) == 1:
+            forced.start()
+        current = signal.getsignal(signal.SIGINT)
+        (current if callable(current) else signal.default_int_handler)(number, frame)
+
+    previous: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+            if signal.getsignal(number) is signal.SIG_DFL:
+                previous[number] = signal.signal(number, handler)
+    try:
+        yield received
+    finally:
+        forced.cancel()
+        for number, before in previous.items():
+            signal.signal(number, before)

@@ -1,0 +1,87 @@
+"""No process of a command outlives it, whatever ends the command and whatever session the process moved to."""
+
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from bench.isolation import guard
+from bench.isolation.process import MethodProcess
+from bench.isolation.protocol import Limits, MethodSetup
+from tests.bench.background_run import have_ended, start, wait_for
+from tests.bench.waiting import FAULT_S
+from tests.catalog import spec
+
+DAEMONS = '''
+import os, subprocess, sys, time
+from pathlib import Path
+import numpy as np
+from methods.base import Method
+class Daemons(Method):
+    """Starts a daemon in a session of its own, and waits."""
+    kind = "control"
+    def register(self, source, target):
+        daemon = "subprocess.Popen(['sleep', '3600'], start_new_session=True, stdout=subprocess.DEVNULL)"
+        start = f"import subprocess; print({daemon}.pid)"
+        done = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, check=True)
+        if "BENCH_TEST_GATE" in os.environ:
+            (Path(os.environ["BENCH_TEST_GATE"]) / f"daemon_{done.stdout.strip()}").touch()
+            time.sleep(3600)
+        self.note(daemon=int(done.stdout))
+        return np.eye(4)
+'''
+
+
+@pytest.fixture
+def plugins(tmp_path):
+    folder = tmp_path / "plugins"
+    folder.mkdir()
+    (folder / "daemons.py").write_text(DAEMONS)
+    return folder
+
+
+def test_a_daemon_of_a_method_ends_with_its_process(plugins):
+    import numpy as np
+
+    process = MethodProcess(MethodSetup(spec("daemons", plugins), "blobs"), Limits(FAULT_S, 4))
+    try:
+        cloud = np.zeros((5, 3), np.float32)
+        daemon = psutil.Process(process.register(cloud, cloud, 0).notes["daemon"])
+        assert daemon.is_running()
+    finally:
+        process.close()
+    assert have_ended([daemon])
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_every_process_ends_after_a_signal(tmp_path, plugins, number, jobs):
+    """Workers, method processes and daemons; the driver by itself, with the exit code of the signal."""
+    run = ["--methods", "daemons", "--datasets", "shapes40", "--problems", "4", "--jobs", str(jobs)]
+    process = start(tmp_path, *run, plugins=plugins)
+    gate = tmp_path / "gate"
+    wait_for(lambda: len(list(gate.glob("daemon_*"))) == jobs, process)
+    daemons = [psutil.Process(int(file.name.split("_")[1])) for file in gate.glob("daemon_*")]
+    below = [*psutil.Process(process.pid).children(recursive=True), *daemons]
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=FAULT_S)
+    assert process.returncode == (-number if number == signal.SIGKILL else 128 + number), errors
+    assert "Traceback" not in errors and len(below) > 2 * jobs and have_ended(below)
+
+
+def test_a_signal_that_is_ignored_stays_ignored():
+    text = """
+import os, signal
+from common.processes import like_ctrl_c
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+with like_ctrl_c() as signals:
+    os.kill(os.getpid(), signal.SIGHUP)
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    except KeyboardInterrupt:
+        print(signals == [signal.SIGTERM])
+"""
+    done = subprocess.run([sys.executable, "-c", text], cwd=guard.ROOT, capture_output=True, text=True, timeout=FAULT_S)
+    assert done.stdout == "True\n", done.stderr

@@ -1,0 +1,90 @@
+"""Replies of a method's process: of known types, of that process, to that request; plain values in clean text."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from bench.isolation import received
+from bench.isolation.process import MethodProcess
+from bench.isolation.protocol import Answer, Limits, MethodSetup, PairReply, RegisterRequest, Reply
+from tests.bench.waiting import FAULT_S
+from tests.catalog import spec
+
+
+def sent(reply, number=3, process_id=7):
+    return pickle.dumps(Answer(number, process_id, reply))
+
+
+class Elsewhere:
+    """A class that no reply contains."""
+
+    def __reduce__(self):
+        return print, ("code of a plug-in ran here",)
+
+
+def test_a_reply_with_another_class_is_refused_and_runs_nothing(capsys):
+    with pytest.raises(received.BadReply, match=r"the reply contains builtins\.print"):
+        received.read(sent(Reply(notes={"a": Elsewhere()})), 3, 7)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("data", [b"", b"garbage", pickle.dumps(Reply()), sent(None), sent(Reply(pairs=3))])
+def test_what_is_no_reply_is_refused(data):
+    with pytest.raises(received.BadReply):
+        received.read(data, 3, 7)
+
+
+def test_the_reply_to_another_call_or_of_another_process_is_refused():
+    assert received.read(sent(Reply()), 3, 7).status == "ok"
+    with pytest.raises(received.BadReply, match="the reply to call 3 instead of 4"):
+        received.read(sent(Reply()), 4, 7)
+    with pytest.raises(received.BadReply, match="of another process"):
+        received.read(sent(Reply()), 3, 8)
+
+
+def test_text_and_values_are_clean():
+    pair = PairReply(pose=np.eye(4), message="\x1b[31mred\n")
+    reply = Reply(pairs=[pair], message="a\udce4", stages={"a\nb": np.float64(2)}, notes={"n": 10**400}, killed=True)
+    read = received.read(sent(reply), 3, 7)
+    assert (read.pairs[0].message, read.message, read.stages) == ("red ", "a\ufffd", {"a b": 2.0})
+    assert read.notes == {"n": float("inf")} and not read.killed
+    np.testing.assert_array_equal(read.pairs[0].pose, np.eye(4))
+
+
+FORKER = '''
+import os
+import numpy as np
+from methods.base import Method, rigid
+class Forker(Method):
+    """Centroids; a copy of the process returns, too."""
+    in_setup: bool = False
+    daemon: bool = False
+    def setup(self, device, seed, domain):
+        if self.in_setup:
+            os.fork()
+    def register(self, source, target):
+        if not self.in_setup and not self.state.get("forked"):
+            self.state["forked"] = True
+            if os.fork() and self.daemon:
+                os._exit(0)
+        return rigid(np.eye(3), target.mean(0) - source.mean(0))
+'''
+
+
+@pytest.mark.parametrize("parameters", ["", "[in_setup=true]", "[daemon=true]"])
+def test_a_copy_that_returns_is_a_crash_and_no_reply_goes_to_another_call(tmp_path, parameters):
+    (tmp_path / "forker.py").write_text(FORKER)
+    process = MethodProcess(MethodSetup(spec(f"forker{parameters}", tmp_path), "blobs"), Limits(FAULT_S, 4))
+    clouds = [np.full((5, 3), i, np.float32) for i in range(6)]
+    calls = ((i, RegisterRequest([clouds[0]], [clouds[i]], 0)) for i in range(6))
+    statuses = []
+    try:
+        for i, reply in process.replies(calls):
+            statuses.append(reply.status)
+            assert reply.status in ("ok", "crash")
+            if reply.status == "ok":
+                assert reply.pairs[0].pose[:3, 3].tolist() == [i] * 3
+    finally:
+        process.close()
+    assert len(statuses) == 6 and "crash" in statuses

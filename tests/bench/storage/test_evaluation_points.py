@@ -1,0 +1,28 @@
+"""Evaluation points in the database: their moments and the first of them, or all, as earlier versions stored them."""
+
+import numpy as np
+import pytest
+
+from bench.storage import evaluation_points as stored
+from common.moments import moments
+
+
+@pytest.mark.parametrize("sizes", [[500, 500], [500, 60, 2, 500]])
+def test_points_of_this_and_of_earlier_versions_give_the_same_moments(sizes):
+    draw = np.random.default_rng(0)
+    clouds = [draw.normal(size=(n, 3)).astype(np.float32) for n in sizes]
+    new = stored.decode(*zip(*map(stored.encode, clouds), strict=True))
+    old = stored.decode([cloud.tobytes() for cloud in clouds], [None] * len(clouds))
+    for (mean, root), first, count in (new, old):
+        assert count.tolist() == sizes
+        for i, cloud in enumerate(clouds):
+            expected = moments(cloud)
+            np.testing.assert_allclose(mean[i], expected.mean, rtol=1e-14)
+            np.testing.assert_allclose(root[i] @ root[i].T, expected.root @ expected.root.T, atol=1e-15)
+            np.testing.assert_array_equal(first[i, : len(cloud)], cloud[:100])
+            assert not first[i, len(cloud) :].any()
+
+
+def test_a_problem_takes_a_fifth_of_the_space_of_its_points():
+    points = np.ones((500, 3), np.float32)
+    assert sum(map(len, stored.encode(points))) < points.nbytes / 4

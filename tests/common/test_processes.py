@@ -1,0 +1,54 @@
+"""Processes that end with their parent."""
+
+import subprocess
+import sys
+
+import psutil
+
+from bench.isolation.process import ROOT
+from tests.bench.waiting import FAULT_S, wait_until
+
+PARENT = """
+import os, subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", {child!r}, str(os.getpid())], stdout=subprocess.PIPE)
+print(child.pid, child.stdout.readline().decode(), flush=True)
+sys.stdin.read()
+"""
+CHILD = """
+import sys, time
+from common import processes
+processes.{watch}(int(sys.argv[1]))
+print("ready", flush=True)
+time.sleep(3600)
+"""
+
+
+def orphan(watch):
+    """Start a process that watches its parent, kill the parent, and return the process."""
+    command = [sys.executable, "-c", PARENT.format(child=CHILD.format(watch=watch))]
+    parent = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    child = psutil.Process(int(parent.stdout.readline().split()[0]))
+    parent.kill()
+    parent.communicate()
+    return child
+
+
+def test_a_process_ends_with_its_parent_by_either_means():
+    for watch in ("die_with_parent", "watch"):
+        child = orphan(watch)
+        wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)  # noqa: B023
+
+
+def test_daemons_of_descendants_are_ended():
+    text = """
+from common import processes
+import psutil, subprocess, sys
+processes.adopt_orphans()
+daemon = "import subprocess, sys; subprocess.Popen(['sleep', '3600'], start_new_session=True)"
+subprocess.run([sys.executable, "-c", daemon], check=True)
+found = psutil.Process().children(recursive=True)
+processes.end_descendants()
+print(len(found), len(psutil.wait_procs(found, timeout=60)[1]))
+"""
+    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, timeout=FAULT_S)
+    assert done.stdout.split() == (["1", "0"] if sys.platform == "linux" else done.stdout.split()), done.stderr
