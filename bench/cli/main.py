@@ -238,7 +238,7 @@ def _report_flags(report: argparse.ArgumentParser) -> None:
     add("run", type=Path, nargs="+", help="names or folders of runs, such as results/NAME; several give one report")
     _convention_flags(report)
     add("--against", choices=["paper"], help="show the numbers of the paper beside ours")
-    add("--as-good", action="store_true", help="count wrong poses that fit as well as the ground truth (takes minutes)")
+    add("--no-as-good", dest="as_good", action="store_false", help="leave recall_as_good and the ceiling out")
     add("--out", metavar="NAME", help="write reports/NAME below the current folder")
     add("--data", help=f"{DATA_HELP}; for pictures")
     add("--plugins", type=absolute, help=PLUGINS_HELP)

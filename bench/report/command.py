@@ -37,7 +37,7 @@ class ReportRequest:
         thresholds: limits of success in place of those of the convention.
         against: whether to show the paper's numbers beside ours.
         out: name of the report; None to derive it from runs and convention.
-        as_good: whether to compute which wrong poses fit as well as the ground truth; takes minutes.
+        as_good: whether to compute which wrong poses fit as well as the ground truth, and the ceiling.
     """
 
     folders: Sequence[Path]
@@ -47,7 +47,7 @@ class ReportRequest:
     thresholds: Sequence[float] | None = None
     against: bool = False
     out: str | None = None
-    as_good: bool = False
+    as_good: bool = True
 
     @property
     def criterion(self) -> Convention:

@@ -228,13 +228,12 @@ def _cdf(curves: pd.DataFrame, summary: pd.DataFrame, criterion: Convention, tit
 
 
 def _draw_ceiling(axes: Axes, summary: pd.DataFrame) -> None:
-    """Draw a dashed line at the share of unambiguous problems, if it is known; of the method with most problems."""
+    """Draw a dashed line at the ceiling, if it is known; of the method with most problems."""
     known = summary[summary["ceiling_problems"] > 0].sort_values("ceiling_problems", kind="stable")
     if len(known):
         ceiling = float(known["ceiling"].iloc[-1])
-        axes.axhline(
-            ceiling, color=style.INK, linewidth=0.9, linestyle="--", alpha=0.6, label=f"{ceiling:.2f}  unambiguous"
-        )
+        line = {"color": style.INK, "linewidth": 0.9, "linestyle": "--", "alpha": 0.6}
+        axes.axhline(ceiling, label=f"{ceiling:.2f}  ceiling", **line)
 
 
 def _right_end(curves: pd.DataFrame, criterion: Convention) -> float:

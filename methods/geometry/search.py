@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common import portable
+from common.parallel import MAX_WORKERS
 from common.rigid import inverse
 from methods.native import search as native
 
@@ -22,8 +23,11 @@ STEP = 255
 
 
 def threads() -> int:
-    """Return the number of threads that the harness allows: BENCH_THREADS, by default 1."""
-    return max(1, int(os.environ.get("BENCH_THREADS", "1")))
+    """Return the number of threads: BENCH_THREADS, which limits methods, else the number of processors, at most 4.
+
+    Results do not depend on it.
+    """
+    return max(1, int(os.environ.get("BENCH_THREADS") or min(MAX_WORKERS, os.cpu_count() or 1)))
 
 
 @cache
