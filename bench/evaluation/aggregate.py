@@ -182,7 +182,14 @@ def summary_columns(criterion: Convention) -> list[str]:
     names += ["rmse_symmetric_mean_answered", "recall_symmetric", "recall_symmetric_low", "recall_symmetric_high"]
     names += [*FAILURES, "skipped", "peak_mb_max", f"{m}_median_low", f"{m}_median_high"]
     names += [f"{m}_seed_sd", f"{m}_problem_sd", "time_ms_mean", "batch", "gpu_memory_mb_max"]
-    names += ["recall_as_good", "recall_as_good_low", "recall_as_good_high", "ceiling", "unambiguous", "ceiling_problems"]
+    names += [
+        "recall_as_good",
+        "recall_as_good_low",
+        "recall_as_good_high",
+        "ceiling",
+        "unambiguous",
+        "ceiling_problems",
+    ]
     return list(dict.fromkeys(names))
 
 

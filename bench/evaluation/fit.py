@@ -43,7 +43,9 @@ class Fit:
     """Clouds of a problem, and how well poses fit them relative to the refined ground truth."""
 
     def __init__(self, problem: Problem) -> None:
-        source, target = (search.even(np.asarray(c, dtype=np.float64), MAX_POINTS) for c in (problem.source, problem.target))
+        source, target = (
+            search.even(np.asarray(c, dtype=np.float64), MAX_POINTS) for c in (problem.source, problem.target)
+        )
         self.centres = source.mean(axis=0), target.mean(axis=0)
         clouds = source - self.centres[0], target - self.centres[1]
         self.scale = max(float(np.linalg.norm(cloud, axis=1).max()) for cloud in clouds)

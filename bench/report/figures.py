@@ -232,8 +232,8 @@ def _draw_ceiling(axes: Axes, summary: pd.DataFrame) -> None:
     known = summary[summary["ceiling_problems"] > 0].sort_values("ceiling_problems", kind="stable")
     if len(known):
         ceiling = float(known["ceiling"].iloc[-1])
-        line = {"color": style.INK, "linewidth": 0.9, "linestyle": "--", "alpha": 0.6}
-        axes.axhline(ceiling, label=f"{ceiling:.2f}  ceiling", **line)
+        label = f"{ceiling:.2f}  ceiling"
+        axes.axhline(ceiling, color=style.INK, linewidth=0.9, linestyle="--", alpha=0.6, label=label)
 
 
 def _right_end(curves: pd.DataFrame, criterion: Convention) -> float:

@@ -30,6 +30,11 @@ def threads() -> int:
     return max(1, int(os.environ.get("BENCH_THREADS") or min(MAX_WORKERS, os.cpu_count() or 1)))
 
 
+def load_kernel() -> bool:
+    """Load the kernel, after building it if necessary; return whether it is available."""
+    return native.library() is not None
+
+
 @cache
 def rotations(count: int) -> Array:
     """Return rotations (count, 3, 3) spread evenly by super-Fibonacci sampling (Alexa 2022); read-only.
@@ -41,7 +46,8 @@ def rotations(count: int) -> Array:
     s = np.arange(count) + 0.5
     inner, outer = np.sqrt(s / count), np.sqrt(1 - s / count)
     (sin_a, cos_a), (sin_b, cos_b) = (
-        portable.sin_cos(2 * np.pi * s / ratio) for ratio in (np.sqrt(2), 1.533751168755204288118041)
+        portable.sin_cos(np.asarray(2 * np.pi * s / ratio, dtype=np.float64))
+        for ratio in (np.sqrt(2), 1.533751168755204288118041)
     )
     x, y, z, w = inner * sin_a, inner * cos_a, outer * sin_b, outer * cos_b
     rows = [
@@ -52,21 +58,6 @@ def rotations(count: int) -> Array:
     grid = np.ascontiguousarray(np.moveaxis(np.array(rows), 2, 0))
     grid.flags.writeable = False
     return grid
-
-
-@cache
-def neighbours(angle_deg: float) -> Array:
-    """Return the identity and 26 rotations (27, 3, 3) around it, by the angle about axes, edges and corners of a cube."""
-    steps = np.array(np.meshgrid(*[(-1.0, 0.0, 1.0)] * 3, indexing="ij")).reshape(3, -1).T
-    half = np.tan(np.radians(angle_deg) / 4) * steps  # Rodrigues vectors: angle_deg / 2 along each axis
-    return np.array([_cayley(vector) for vector in half])
-
-
-def _cayley(vector: Array) -> Array:
-    """Return the rotation (3, 3) of a Rodrigues vector (3,), the axis times the tangent of half the angle."""
-    x, y, z = vector
-    skew = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
-    return np.asarray((np.eye(3) + skew) @ np.linalg.inv(np.eye(3) - skew))
 
 
 class Cloud:
@@ -99,6 +90,23 @@ class Cloud:
         z, y, x = np.meshgrid(centres, centres, centres, indexing="ij")
         distances = self.tree.query(np.stack([x, y, z], axis=-1), distance_upper_bound=cap)[0]
         return np.asarray(np.minimum(distances / cap, 1) ** 2 * STEP + 0.5, dtype=np.uint8)
+
+    def depth(self, cells: int, half: float, radius: float) -> NDArray[np.float32]:
+        """Return the least z (cells, cells), indexed y, x, of the points within a radius of each column; infinite without points.
+
+        It is what an orthographic camera that looks along z saw: in front of it, and where it saw nothing, is free space.
+        """
+        step = 2 * half / (cells - 1)
+        reach = np.arange(-int(radius / step) - 1, int(radius / step) + 2)
+        column = np.rint((self.points[:, :2] + half) / step).astype(np.int64)
+        depth = np.full((cells, cells), np.inf, dtype=np.float32)
+        for dx in reach:
+            for dy in reach:
+                x, y = np.clip(column + np.array([dx, dy]), 0, cells - 1).T
+                apart = np.hypot(x * step - half - self.points[:, 0], y * step - half - self.points[:, 1])
+                inside = apart <= radius
+                np.minimum.at(depth, (y[inside], x[inside]), self.points[inside, 2].astype(np.float32))
+        return depth
 
 
 def even(points: Array, most: int) -> Array:
@@ -157,12 +165,15 @@ class Pair:
 
     def __init__(self, source: Cloud, target: Cloud, most: int | None = None) -> None:
         self.source, self.target = source, target
-        self.queries = (
-            (source.points, target.points) if most is None else (source.even(most), target.even(most))
-        )
+        self.queries = (source.points, target.points) if most is None else (source.even(most), target.even(most))
 
     def refine(
-        self, poses: Array, keep: float, limits: tuple[float, float] = (np.inf, np.inf), steps: int = 20, tolerance: float = 1e-4
+        self,
+        poses: Array,
+        keep: float,
+        limits: tuple[float, float] = (np.inf, np.inf),
+        steps: int = 20,
+        tolerance: float = 1e-4,
     ) -> Array:
         """Refine poses (B, 4, 4) by trimmed point-to-point ICP with the matches of both directions.
 
@@ -205,10 +216,44 @@ class Pair:
         if self.source.native and self.target.native:
             return native.fits(self.source.native, self.target.native, self.queries, poses, keep, limit, threads())
         values = [
-            [(float((d[_nearest(d, keep)] ** 2).mean()), float(np.minimum((d / limit) ** 2, 1).mean())) for d, _ in self._matches(T)]
+            [
+                (float((d[_nearest(d, keep)] ** 2).mean()), float(np.minimum((d / limit) ** 2, 1).mean()))
+                for d, _ in self._matches(T)
+            ]
             for T in poses
         ]
         return np.array(values).reshape(-1, 2, 2)
+
+    def views(
+        self, poses: Array, depths: tuple[NDArray[np.float32], NDArray[np.float32]], half: float, limit: float
+    ) -> Array:
+        """Return how both cameras explain each pose (B, 4, 4), from source to target and back: (B, 2, 3).
+
+        The first value is the sum of (d / limit)² over the points with a distance d below the limit to the other cloud, over the
+        number of all points. The second is the share of the other points that the other cloud hides from its camera, the third
+        that of points which the camera would have seen.
+
+        Args:
+            poses: T_target_source.
+            depths: `Cloud.depth` of source and target.
+            half: half width of the depth maps.
+            limit: distance.
+        """
+        if self.source.native and self.target.native:
+            at = self.queries, depths, half, poses, limit, threads()
+            return native.views(self.source.native, self.target.native, *at)
+        values = []
+        for T in poses:
+            row = []
+            both = zip(self._matches(T), self.queries, (T, inverse(T)), depths[::-1], strict=True)
+            for (d, _), queries, pose, depth in both:
+                placed = moved(queries, pose).astype(np.float32)
+                x, y, _ = _cells(placed, half, len(depth)).T
+                seen = placed[:, 2] < depth[y, x]
+                near = d < limit
+                row.append((((d[near] / limit) ** 2).sum() / len(d), (~near & ~seen).mean(), (~near & seen).mean()))
+            values.append(row)
+        return np.array(values).reshape(-1, 2, 3)
 
     def _matches(self, T: Array) -> list[tuple[Array, NDArray[np.intp]]]:
         """Return distances and rows of the nearest points, from source to target and back."""
@@ -246,7 +291,7 @@ def separate(poses: Array, most: int, angle_deg: float, distance: float = np.inf
     Two poses are unlike if their rotations differ by the angle or more, or their translations by the distance or more.
     """
     R, t = poses[:, :3, :3].reshape(-1, 9), poses[:, :3, 3]
-    limit, free, chosen = 1 + 2 * np.cos(np.radians(angle_deg)), np.ones(len(poses), dtype=bool), []
+    limit, free, chosen = 1 + 2 * np.cos(np.radians(angle_deg)), np.ones(len(poses), dtype=bool), list[int]()
     while len(chosen) < most and free.any():
         i = int(free.argmax())
         chosen.append(i)

@@ -331,9 +331,37 @@ double truncated_mean(const Matches& matches, double limit) {
     return sum / static_cast<double>(matches.squared.size());
 }
 
+// Depth map (cells, cells), x fastest, of what one camera saw along z: the least depth near each column, infinite where it saw
+// nothing, so that no surface can be there.
+struct View {
+    const float* depth;
+    int32_t cells;
+    float half;
+};
+
 inline int32_t cell_of(float value, float half, float per_cell, int32_t cells) {
     const int32_t cell = static_cast<int32_t>(std::floor((value + half) * per_cell + 0.5f));
     return std::min(std::max(cell, 0), cells - 1);
+}
+
+// Residual of the queries near the cloud, share of those that are not and hidden from the camera, and of those it would have seen.
+void explain(const Tree& tree, const View& view, const double* queries, int64_t n, const Pose& pose, double limit, double* out) {
+    Matches matches(n);
+    matches.update(tree, queries, pose);
+    const float per_cell = static_cast<float>(view.cells - 1) / (2 * view.half);
+    double sums[3] = {};
+    for (int64_t i = 0; i < n; i++) {
+        if (matches.squared[i] < limit * limit) {
+            sums[0] += matches.squared[i] / (limit * limit);
+            continue;
+        }
+        double moved[3];
+        pose.apply(queries + 3 * i, moved);
+        const int32_t x = cell_of(static_cast<float>(moved[0]), view.half, per_cell, view.cells);
+        const int32_t y = cell_of(static_cast<float>(moved[1]), view.half, per_cell, view.cells);
+        sums[static_cast<float>(moved[2]) < view.depth[y * view.cells + x] ? 2 : 1] += 1;
+    }
+    for (int k = 0; k < 3; k++) out[k] = sums[k] / static_cast<double>(n);
 }
 
 }  // namespace
@@ -448,6 +476,20 @@ void search_fits(const void* source, const void* target, const double* source_qu
         const double values[4] = {trimmed_mean(there, keep), truncated_mean(there, limit), trimmed_mean(back, keep),
                                   truncated_mean(back, limit)};
         std::memcpy(fits + 4 * k, values, sizeof values);
+    });
+}
+
+// How both cameras explain poses (count, 3, 4), from source to target and back (count, 2, 3), see methods/geometry/search.py.
+void search_views(const void* source, const void* target, const double* source_queries, int64_t source_count,
+                  const double* target_queries, int64_t target_count, const float* source_depth, const float* target_depth,
+                  int32_t cells, float half, double limit, const double* poses, int64_t count, int threads, double* shares) {
+    const Tree &a = *static_cast<const Tree*>(source), &b = *static_cast<const Tree*>(target);
+    const View from_source{source_depth, cells, half}, from_target{target_depth, cells, half};
+    parallel(count, threads, 1, [&](int64_t k) {
+        Pose pose;
+        std::memcpy(pose.m, poses + 12 * k, sizeof pose.m);
+        explain(b, from_target, source_queries, source_count, pose, limit, shares + 6 * k);
+        explain(a, from_source, target_queries, target_count, pose.inverse(), limit, shares + 6 * k + 3);
     });
 }
 }

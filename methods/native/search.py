@@ -12,6 +12,7 @@ import platform
 import sys
 import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,9 +56,9 @@ def scores(
     kernel: ctypes.CDLL, field: NDArray[np.uint8], half: float, points: Doubles, poses: Doubles, threads: int
 ) -> NDArray[np.int32]:
     """See `methods.geometry.search.scores`."""
-    points, rows = _float32(points), _float32(poses[:, :3])
+    places, rows = _float32(points), _float32(poses[:, :3])
     sums = np.empty(len(rows), dtype=np.int32)
-    at = points.ctypes.data, len(points), rows.ctypes.data, len(rows)
+    at = places.ctypes.data, len(places), rows.ctypes.data, len(rows)
     kernel.search_scores(field.ctypes.data, len(field), half, *at, threads, sums.ctypes.data)
     return sums
 
@@ -66,10 +67,10 @@ def sweep(
     kernel: ctypes.CDLL, field: NDArray[np.uint8], half: float, points: Doubles, rotations: Doubles, threads: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """See `methods.geometry.search.sweep`."""
-    points, rows = _float32(points), _float32(rotations)
+    places, rows = _float32(points), _float32(rotations)
     sums = np.empty((len(rows), BLOCKS), dtype=np.int32)
     shifts = np.empty((len(rows), BLOCKS, 3), dtype=np.int32)
-    at = points.ctypes.data, len(points), rows.ctypes.data, len(rows)
+    at = places.ctypes.data, len(places), rows.ctypes.data, len(rows)
     kernel.search_sweep(field.ctypes.data, len(field), half, *at, threads, sums.ctypes.data, shifts.ctypes.data)
     return sums, shifts
 
@@ -88,9 +89,7 @@ def refine(
     """See `methods.geometry.search.Pair.refine`."""
     rows = np.array(poses[:, :3], dtype=np.float64, order="C")
     settings = keep, *limits, steps, tolerance
-    source.kernel.search_refine(
-        *_pair(source, target, queries), *settings, rows.ctypes.data, len(rows), threads
-    )
+    source.kernel.search_refine(*_pair(source, target, queries), *settings, rows.ctypes.data, len(rows), threads)
     refined = np.array(np.broadcast_to(np.eye(4), (len(rows), 4, 4)))
     refined[:, :3] = rows
     return refined
@@ -113,6 +112,25 @@ def fits(
     return values
 
 
+def views(
+    source: Tree,
+    target: Tree,
+    queries: tuple[Doubles, Doubles],
+    depths: tuple[Floats, Floats],
+    half: float,
+    poses: Doubles,
+    limit: float,
+    threads: int,
+) -> Doubles:
+    """See `methods.geometry.search.Pair.views`."""
+    rows = np.ascontiguousarray(poses[:, :3], dtype=np.float64)
+    shares = np.empty((len(rows), 2, 3))
+    maps = depths[0].ctypes.data, depths[1].ctypes.data, len(depths[0]), half, limit
+    at = rows.ctypes.data, len(rows), threads, shares.ctypes.data
+    source.kernel.search_views(*_pair(source, target, queries), *maps, *at)
+    return shares
+
+
 def _pair(source: Tree, target: Tree, queries: tuple[Doubles, Doubles]) -> tuple[int, ...]:
     """Return the arguments of the kernel for two trees and their contiguous float64 queries, which the caller keeps alive."""
     a, b = queries
@@ -132,7 +150,7 @@ def library() -> ctypes.CDLL | None:
         return None
     pointer, size, number, real = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_double
     cells, half = ctypes.c_int32, ctypes.c_float
-    clouds = [pointer, pointer, pointer, size, pointer, size]
+    clouds: list[Any] = [pointer, pointer, pointer, size, pointer, size]
     kernel.search_tree.argtypes, kernel.search_tree.restype = [pointer, size], pointer
     kernel.search_free.argtypes = [pointer]
     kernel.search_field.argtypes = [pointer, cells, half, half, number, pointer]
@@ -140,7 +158,9 @@ def library() -> ctypes.CDLL | None:
     kernel.search_sweep.argtypes = [pointer, cells, half, pointer, size, pointer, size, number, pointer, pointer]
     kernel.search_refine.argtypes = [*clouds, real, real, real, size, real, pointer, size, number]
     kernel.search_fits.argtypes = [*clouds, real, real, pointer, size, number, pointer]
-    for function in ("free", "field", "scores", "sweep", "refine", "fits"):
+    maps: list[Any] = [pointer, pointer, cells, half, real]
+    kernel.search_views.argtypes = [*clouds, *maps, pointer, size, number, pointer]
+    for function in ("free", "field", "scores", "sweep", "refine", "fits", "views"):
         getattr(kernel, f"search_{function}").restype = None
     return kernel
 

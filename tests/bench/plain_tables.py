@@ -127,7 +127,11 @@ def summary_row(rows):
     }
     row |= {status: (run["status"] == status).sum() for status in FAILED}
     row |= dict.fromkeys(("recall_as_good", "recall_as_good_low", "recall_as_good_high"), np.nan)
-    row |= {"ceiling": np.nan, "unambiguous": np.nan, "ceiling_problems": 0}  # from clouds: tests/bench/report/test_as_good.py
+    row |= {
+        "ceiling": np.nan,
+        "unambiguous": np.nan,
+        "ceiling_problems": 0,
+    }  # from clouds: tests/bench/report/test_as_good.py
     row |= dict(zip(("recall_low", "recall_high"), interval(run, "rmse"), strict=True))
     share = (known["rmse_symmetric"] < LIMIT).mean() if len(known) else np.nan
     ends = interval(known, "rmse_symmetric") if len(known) else (np.nan, np.nan)

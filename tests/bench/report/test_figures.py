@@ -94,3 +94,15 @@ def _categories_of(frames):
     counts = frames["summary"].set_index("method")["distinct_problems"]
     rows["distinct_problems"] = [counts[m] for m in rows["method"]]
     return ranking.category_table(rows, errors_of(frames["trials"], CRITERION), CRITERION)
+
+
+def test_the_ceiling_is_a_dashed_line_at_its_value():
+    frames = one_group({"a": ("global", np.linspace(0, 0.4, 40)), "b": ("global", np.linspace(0, 0.3, 30))}, {})
+    known = frames["summary"].assign(ceiling=[0.75, 0.5], unambiguous=[0.5, 0.4], ceiling_problems=[40, 30])
+    for summary, expected in ((known, [0.75]), (known.assign(ceiling_problems=0), [])):
+        with matplotlib.rc_context(style.RC):
+            figure = figures._cdf(frames["cdf"], summary, CRITERION, "title")
+        axes = figure.axes[0]
+        lines = [line for line in axes.get_lines() if str(line.get_label()).endswith("ceiling")]
+        assert [float(line.get_ydata()[0]) for line in lines] == expected
+        assert all(line.get_linestyle() == "--" and "0.75" in str(line.get_label()) for line in lines)
