@@ -16,7 +16,7 @@ from tests.methods.clouds import lumpy, moved, pose, solve
 
 
 def tapered(n: int, seed: int = 0) -> np.ndarray:
-    """Points (n, 3) of a closed surface without symmetry: that of `lumpy`, which half a turn about x maps onto itself, tapered."""
+    """Points (n, 3) of a closed surface without symmetry: `lumpy`, which half a turn about x maps onto itself, tapered."""
     x = lumpy(n, seed)
     return x * (1 + 0.6 * x[:, 1:2])
 
