@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?= --methods all
+FAULTS ?= --sample 0
 
 .PHONY: help bench test lint format docs performance mutants
 help:   ## list the targets
@@ -27,8 +28,8 @@ format: .venv/dev.done  ## format the code
 performance: .venv/dev.done  ## measure time and memory beside the usual alternatives (half an hour)
 	for script in harness deepgmr training adapters teaser scan_settings memory report shapes40; do $(BIN)/python -m performance.$$script || exit 1; done
 
-mutants: .venv/dev.done  ## put single faults into a copy of the code and print the share that tests catch
-	$(BIN)/python -m performance.mutants
+mutants: .venv/dev.done  ## put single faults into a copy of the code and print the share that tests catch (FAULTS="…" passes other flags)
+	$(BIN)/python -m performance.mutants $(FAULTS)
 
 docs: .venv/dev.done  ## build the site into build/site
 	$(BIN)/mkdocs build --strict

@@ -278,8 +278,9 @@ def start_method(request: TuneRequest) -> MethodProcess:
     Raises:
         InputError: the method cannot be set up.
     """
-    domain = domain_of(request.catalog.data.spec(request.dataset).objects(), condition(request.condition))
-    setup = MethodSetup(request.catalog.methods.spec(request.method), domain, seed=request.seed)
+    dataset = request.catalog.data.spec(request.dataset).objects()
+    domain = domain_of(dataset, condition(request.condition))
+    setup = MethodSetup(request.catalog.methods.spec(request.method), domain, seed=request.seed, kind=dataset.kind)
     process = MethodProcess(setup, Limits(request.timeout, MEMORY_GB))
     ready = process.start()
     if ready.status != Status.OK:

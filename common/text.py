@@ -16,3 +16,12 @@ def join_names(names: Sequence[str], most: int = MAX_LISTED, separator: str = ",
     """
     rest = f" and {len(names) - most} more" if len(names) > most else ""
     return separator.join(names[:most]) + rest
+
+
+def printable(text: str) -> str:
+    """Replace control characters and others that a terminal cannot show, so that a message stays one line.
+
+    >>> printable("a\\x1b[31m\\n")
+    'a?[31m?'
+    """
+    return "".join(c if c.isprintable() else "?" for c in text)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from common import portable
 from common.errors import InputError
 from common.keys import rng as rng_of
+from common.kinds import DataKind
 from datasets.download import Archive
 
 Points = NDArray[np.float64]
@@ -118,11 +119,12 @@ class Data(ABC):
     Annotated fields of a subclass are its parameters (`folder[path=scans]`), each with a default value; `root`, the folder given
     by `--data`, is not a parameter. Files are read when first needed and then cached (`cached_property`).
 
-    Class attributes: `licence`, `where` (how to get the data).
+    Class attributes: `licence`, `where` (how to get the data), `kind` (of the clouds; methods adapt their settings to it).
     """
 
     licence: ClassVar[str] = ""
     where: ClassVar[str] = ""
+    kind: ClassVar[DataKind] = DataKind.OBJECTS
     name: str = ""
     """Name in the registry."""
 
@@ -204,10 +206,24 @@ class DataSet(Data):
     def shape(self, split: str, index: int) -> Shape:
         """Return the object with an index in a split."""
 
-    def pick(self, split: str, number: int, seed: int, labels: tuple[int, ...] | None = None) -> int:
+    def point_counts(self, split: str) -> NDArray[np.integer[Any]] | None:
+        """Return the number of fixed points (n,) of each object of a split; None if all objects have `fixed_points` or more."""
+        return None
+
+    def points_for(self, requested: int, needed: int) -> tuple[int | None, str]:
+        """Return the points of the smallest object that can be used, and a remark on those that are left out.
+
+        Args:
+            requested: points of a cloud.
+            needed: points of an object for both clouds.
+        """
+        return self.fixed_points, ""
+
+    def pick(self, split: str, number: int, seed: int, labels: tuple[int, ...] | None = None, least: int = 0) -> int:
         """Return the index of the object of problem `number`, in a seeded order over the objects of some labels.
 
-        Finite splits are permuted (and repeated when used up); endless ones cycle through the categories.
+        Finite splits are permuted (and repeated when used up); endless ones cycle through the categories. Objects of fewer than
+        `least` fixed points are left out.
         """
         chosen = labels if labels is not None else tuple(range(len(self.categories)))
         known = self.labels(split)
@@ -215,20 +231,22 @@ class DataSet(Data):
             cycle, position = divmod(number, len(chosen))
             first = int(rng_of("pick", split, seed).integers(2**20))
             return (first + cycle) * len(self.categories) + chosen[position]
-        order = self._order(split, seed, chosen)
+        order = self._order(split, seed, chosen, least)
         return int(order[number % len(order)])
 
-    def _order(self, split: str, seed: int, labels: tuple[int, ...]) -> NDArray[np.integer[Any]]:
+    def _order(self, split: str, seed: int, labels: tuple[int, ...], least: int) -> NDArray[np.integer[Any]]:
         """Return the seeded order of a finite split's objects of some labels; computed once."""
         orders: dict[Any, NDArray[np.integer[Any]]] = self.__dict__.setdefault("_orders", {})
-        key = (split, seed, labels)
+        key = (split, seed, labels, least)
         if key not in orders:
-            known = self.labels(split)
+            known, counts = self.labels(split), self.point_counts(split)
             assert known is not None
-            rows = np.flatnonzero(np.isin(known, labels))
+            usable = np.isin(known, labels) & (True if counts is None else counts >= least)
+            rows = np.flatnonzero(usable)
             if not len(rows):
+                few = f" of {least} points or more" if counts is not None else ""
                 raise InputError(
-                    f"{type(self).__name__}: no {split} object of these categories; choose another condition"
+                    f"{self.name or type(self).__name__}: no {split} object of these categories{few}; choose another condition"
                 )
             orders[key] = rng_of("order", split, seed).permutation(rows)
         return orders[key]

@@ -20,7 +20,7 @@ from common.files import atomic_path
 from common.keys import digest
 
 Arrays = dict[str, NDArray[Any]]
-_FORMAT = 2
+_FORMAT = 3
 """Version of the stored form, increased when it changes so that older entries are ignored."""
 _STAMP = "stamp.json"
 """File of an entry with the sizes and times of the files that it was read from."""

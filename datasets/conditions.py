@@ -51,6 +51,10 @@ class Clean:
         """Return the cloud with sensor noise: here unchanged."""
         return cloud
 
+    def needed(self, points: int) -> int:
+        """Return how many points of an object a problem with `points` points per cloud takes."""
+        return self.independent * points
+
     def points_available(self, requested: int, fixed: int | None) -> int:
         """Return the number of points per cloud that a data set can provide.
 
@@ -141,6 +145,10 @@ class Density(Resampled):
         source, target = move(source_pose, sample[:points]), move(target_pose, sample[points:])
         return Clouds(self.disturb(source, rng), self.disturb(target, rng))
 
+    def needed(self, points: int) -> int:
+        """Return the points of both clouds."""
+        return points + self.target
+
     def points_available(self, requested: int, fixed: int | None) -> int:
         """Return the number of points of the source that remain beside those of the target."""
         if fixed is not None and fixed <= self.target:
@@ -180,6 +188,10 @@ class Partial(Noisy):
         source, target = (rng.permutation(view)[:points] for view in views)
         moved = move(source_pose, source), move(target_pose, target)
         return Clouds(self.disturb(moved[0], rng), self.disturb(moved[1], rng), overlap(views[0], views[1]))
+
+    def needed(self, points: int) -> int:
+        """Return twice the points, of which half are visible on average."""
+        return 2 * points
 
     def points_available(self, requested: int, fixed: int | None) -> int:
         """Return the number of points per cloud; half of the fixed points are visible on average.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,21 +14,24 @@ from common import portable
 from common.errors import InputError, MalformedFile
 from datasets.base import DataSet, MeshShape, PointShape, Shape, centred_in_unit_sphere
 from datasets.cache import Arrays, load_or_compute
-from datasets.formats import READERS, Geometry, read_all, skipped_remark
+from datasets.formats import READERS, Geometry, read_all, skipped_remark, summarized, visible
 from datasets.scans import cloud_at, concatenate_clouds
 from datasets.symmetry_estimate import Estimated, check_choice, with_symmetry
 
 SPLITS = ("train", "test")
+ENDLESS = 2**62
+"""Points of a surface, which can be sampled without end."""
 
 
 class Folder(DataSet):
-    """Tree of the user's own meshes or clouds: ply, pcd, obj, off, stl, xyz, txt, npy, npz, las.
+    """Tree of the user's own meshes or clouds: ply, pcd, obj, off, stl, xyz, txt, pts, csv, asc, npy, npz, las.
 
     `path` is relative to the data root or to the current folder. If it has the folders `train` and `test`, they are the splits,
     else all objects are in `test`. The folder below that is the category; files outside such a folder are in a category named
-    after `path`. Files with faces are surfaces, others fixed points; clouds of fewer than `min_points` points are left out,
-    since no point is repeated. Unless `unit` is false, the centroid of each object (of its surface or its points) is moved to
-    the origin and the object is scaled into the unit sphere. Symmetries are unknown; `symmetry=estimate` estimates them.
+    after `path`. Hidden files, and text files without rows of numbers (lists, descriptions), are left out. Files with faces are
+    surfaces, others fixed points; clouds of fewer than `min_points` points are left out, since no point is repeated. Unless
+    `unit` is false, the centroid of each object (of its surface or its points) is moved to the origin and the object is scaled
+    into the unit sphere. Symmetries are unknown; `symmetry=estimate` estimates them.
     """
 
     licence = "yours"
@@ -72,12 +76,34 @@ class Folder(DataSet):
         sizes = np.diff(self._arrays["start"])[~self._arrays["is_mesh"]]
         return int(sizes.min()) if len(sizes) else None
 
+    def point_counts(self, split: str) -> NDArray[np.integer[Any]]:
+        """Return the number of points (n,) of each cloud of a split; a large number for surfaces."""
+        counts = np.where(self._arrays["is_mesh"], ENDLESS, np.diff(self._arrays["start"]))
+        return np.asarray(counts[self._rows(split)])
+
+    def points_for(self, requested: int, needed: int) -> tuple[int | None, str]:
+        """Leave out clouds of fewer than the requested points, unless all are so small."""
+        clouds = np.flatnonzero(~self._arrays["is_mesh"])
+        sizes = np.diff(self._arrays["start"])[clouds]
+        few = sizes < requested
+        if not few.any():
+            return self.fixed_points, ""
+        count, smallest = np.count_nonzero(few), self.names[clouds[sizes.argmin()]]
+        files = "1 file has" if count == 1 else f"{count} files have"
+        remark = f"{files} fewer than {requested} points, such as {smallest} with {sizes.min()}"
+        if few.all():
+            return int(sizes.min()), f"{remark}; lower --points"
+        rest = int(sizes[~few].min())
+        more = f"; with min_points={needed}, files of fewer than {needed} are left out as well" if rest < needed else ""
+        return rest, f"{remark}: left out, as by min_points={requested}{more}"
+
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Number of skipped files."""
-        small = int(self._arrays["small"])
+        """Numbers of files that were left out, and what was remarked on the others."""
+        small, other = int(self._arrays["small"]), self._arrays["other"].tolist()
         few = (f"{small} clouds have fewer than {self.min_points} points and are left out",) if small else ()
-        return (*skipped_remark(self._arrays["bad"].tolist()), *few)
+        texts = (f"{len(other)} text files hold no points and are left out, such as {other[0]}",) if other else ()
+        return (*skipped_remark(self._arrays["bad"].tolist()), *few, *texts, *self._arrays["read"].tolist())
 
     def prepare(self) -> str:
         """Read every file and return the numbers of objects and categories."""
@@ -104,37 +130,43 @@ class Folder(DataSet):
     @cached_property
     def _arrays(self) -> Arrays:
         top = [self.top / split for split in SPLITS] if self.is_split else [self.top]
-        files = sorted(f for t in top for f in t.rglob("*") if f.suffix.lower() in READERS and f.is_file())
+        found = (f for t in top for f in t.rglob("*") if f.suffix.lower() in READERS and f.is_file())
+        files = visible(found, self.top)
         if not files:
             raise InputError(f"{self.top}: no file with suffix {' '.join(READERS)} below it; {self.where}")
-        name = f"folder, unseen left out, unit {self.unit} min_points {self.min_points} skip_bad {self.skip_bad}"
+        name = f"folder unit {self.unit} min_points {self.min_points} skip_bad {self.skip_bad}"
         return load_or_compute(name, files, lambda: self._read(files))
 
     def _read(self, files: list[Path]) -> dict[str, NDArray[Any]]:
-        geometries, errors = read_all(files, self.skip_bad, self._normalized)
-        readable = {file: g for file, g in zip(files, geometries, strict=True) if g is not None}
+        readings = read_all(files, self.skip_bad, self._normalized)
+        readable = {file: g for file, g in zip(files, readings.geometries, strict=True) if g is not None}
         large = {f: g for f, g in readable.items() if g.triangles is not None or len(g.points) >= self.min_points}
         if not large:
-            raise InputError(f"{self.top}: none of its {len(files)} files can be used; {'; '.join(errors[:1])}")
+            first = [*readings.errors, *readings.no_points][:1]
+            raise InputError(f"{self.top}: none of its {len(files)} files can be used; {'; '.join(first)}")
         surfaces = [g.points if g.triangles is None else g.triangles.reshape(-1, 3) for g in large.values()]
+        relative = {file: file.relative_to(self.top).as_posix() for file in large}
+        remarks = summarized((relative[file], remark) for file, g in large.items() for remark in g.remarks)
         return {
             **concatenate_clouds(surfaces, np.float64),
             "is_mesh": np.array([g.triangles is not None for g in large.values()]),
-            "names": np.array([f.relative_to(self.top).as_posix() for f in large]),
+            "names": np.array(list(relative.values())),
             "small": np.array(len(readable) - len(large)),
-            "bad": np.array(errors, dtype=np.str_),
+            "bad": np.array(readings.errors, dtype=np.str_),
+            "other": np.array([error.split(": ")[0] for error in readings.no_points], dtype=np.str_),
+            "read": np.array(remarks, dtype=np.str_),
         }
 
     def _normalized(self, geometry: Geometry) -> Geometry:
         """Return the object centred and scaled if `unit` is set; an object without extent is an error."""
         if geometry.triangles is not None:
             scaled = centred_in_unit_sphere(geometry.triangles)
-            return Geometry(geometry.points, scaled if self.unit else geometry.triangles)
+            return replace(geometry, triangles=scaled if self.unit else geometry.triangles)
         moved = geometry.points - portable.mean(geometry.points)
         radius = portable.norm(moved).max()
         if not radius > 0:
             raise MalformedFile("all points are the same")
-        return Geometry(moved / radius if self.unit else geometry.points)
+        return replace(geometry, points=moved / radius if self.unit else geometry.points)
 
     def _rows(self, split: str) -> list[int]:
         """Return the rows of a split's objects."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import InputError
+from common.kinds import DataKind
 from datasets.base import Pair, PairSet
 from datasets.cache import Arrays, load_or_compute
 from datasets.formats import read_all, skipped_remark
@@ -46,6 +47,7 @@ class Fragments(PairSet):
         "put a folder a scene, with cloud_bin_*.ply or .pcd and gt.log (for 3DMatch: vision.princeton.edu/projects/2016/"
         "3DMatch, geometric registration benchmark), below DATA, where DATA is --data or $BENCH_DATA, and give its path"
     )
+    kind = DataKind.SCANS
     path: str = "3dmatch"
     min_overlap: float = 0.0
     near: float = 0.0375
@@ -117,7 +119,7 @@ class Fragments(PairSet):
         return Scene(folder.name, load_or_compute(name, inputs, lambda: self._read(clouds, logs[0], info)))
 
     def _read(self, files: dict[int, Path], log: Path, info: Path) -> dict[str, NDArray[np.generic]]:
-        geometries, bad = read_all(files.values(), self.skip_bad)
+        geometries, bad, _ = read_all(files.values(), self.skip_bad)
         clouds = {n: g.points for n, g in zip(files, geometries, strict=True) if g is not None}
         blocks = read_log(log, 4)
         check_rigid(np.array([m for _, _, m in blocks]), f"{log}: matrix {{row}} (from 0)")

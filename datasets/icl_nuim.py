@@ -16,7 +16,7 @@ from common.keys import rng
 from datasets.base import DataSet, PointShape
 from datasets.cache import Arrays, load_or_compute
 from datasets.download import Archive
-from datasets.formats import Geometry, Reader, read_all, skipped_remark
+from datasets.formats import Geometry, Reader, read_all, skipped_remark, visible
 from datasets.scans import cloud_at, concatenate_clouds
 
 FX, FY, CX, CY = 481.2, -480.0, 319.5, 239.5
@@ -119,7 +119,7 @@ class IclNuim(DataSet):
         return folders
 
     def _read(self, files: dict[int, Path]) -> dict[str, NDArray[Any]]:
-        geometries, errors = read_all(files.values(), self.skip_bad, reader=scan_reader(files))
+        geometries, errors, _ = read_all(files.values(), self.skip_bad, reader=scan_reader(files))
         readable = {number: g for number, g in zip(files, geometries, strict=True) if g is not None}
         clouds = [centred(subsample(g, number)) for number, g in readable.items()]
         if not clouds:
@@ -133,7 +133,7 @@ class IclNuim(DataSet):
 
 def numbered(folder: Path, pattern: str) -> dict[int, Path]:
     """Return the files of a folder by the last number in their names, sorted by it."""
-    files = {int(m[-1]): f for f in folder.glob(pattern) if (m := re.findall(r"\d+", f.stem))}
+    files = {int(m[-1]): f for f in visible(folder.glob(pattern), folder) if (m := re.findall(r"\d+", f.stem))}
     return dict(sorted(files.items()))
 
 

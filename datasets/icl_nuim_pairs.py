@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from common.errors import InputError
+from common.kinds import DataKind
 from datasets.cache import Arrays, load_or_compute
 from datasets.formats import read_all
 from datasets.icl_nuim import IclNuim, numbered, read_depth, subsample
@@ -21,6 +22,7 @@ class IclNuimPairs(PosedScans):
 
     licence = IclNuim.licence
     where = IclNuim.where
+    kind = DataKind.SCANS
     path: str = "icl_nuim"
     near: float = 0.0375
 
@@ -48,7 +50,7 @@ class IclNuimPairs(PosedScans):
         return load_or_compute(name, [trajectory, *files.values()], lambda: self._read(files, poses))
 
     def _read(self, files: dict[int, Path], poses: dict[int, Matrix]) -> Arrays:
-        geometries, errors = read_all(files.values(), self.skip_bad, reader=read_depth)
+        geometries, errors, _ = read_all(files.values(), self.skip_bad, reader=read_depth)
         clouds = {n: subsample(g, n) for n, g in zip(files, geometries, strict=True) if g is not None}
         return posed_scans(
             {str(n): c for n, c in clouds.items()}, {str(n): poses[n] for n in clouds}, self.near, errors

@@ -15,7 +15,7 @@ from common.errors import InputError, MalformedFile
 from datasets.base import DataSet, MeshShape, PointShape, Shape, centred_in_unit_sphere
 from datasets.cache import Arrays, load_or_compute
 from datasets.download import Archive
-from datasets.formats import Geometry, read
+from datasets.formats import Geometry, read, read_fields, visible
 from datasets.symmetry_estimate import Estimated, check_choice, with_symmetry
 
 CATEGORIES = tuple(
@@ -168,7 +168,7 @@ class ModelNet40(DataSet):
             meshes = [
                 (file, label)
                 for label, category in enumerate(self.categories)
-                for file in sorted((self.folder / category / split).glob("*.off"))
+                for file in visible((self.folder / category / split).glob("*.off"), self.folder)
             ]
             if not meshes:
                 raise InputError(f"{self.folder}: no <category>/{split}/*.off below it; {self.where}")
@@ -201,7 +201,7 @@ def _listed_files(folder: Path, split: str) -> Iterator[Path]:
     if listing.is_file():
         names = [Path(line.strip()).name for line in listing.read_text().splitlines() if line.strip()]
     else:
-        names = sorted(f.name for f in folder.glob(f"ply_data_{split}*.h5"))
+        names = [f.name for f in visible(folder.glob(f"ply_data_{split}*.h5"), folder)]
     if not names:
         raise InputError(f"{folder}: no ply_data_{split}*.h5 in it; {ModelNet40.where}")
     for name in names:
@@ -211,17 +211,9 @@ def _listed_files(folder: Path, split: str) -> Iterator[Path]:
 
 
 def _read_hdf5(file: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    import h5py
-
     again = "unpack the archive again"
-    try:
-        with h5py.File(file, "r") as handle:
-            missing = [k for k in ("data", "label") if k not in handle]
-            if missing:
-                raise InputError(f"{file}: no field '{missing[0]}' (it has {', '.join(handle) or 'none'}); {again}")
-            data, label = np.asarray(handle["data"]), np.asarray(handle["label"]).reshape(-1)
-    except OSError as error:
-        raise InputError(f"{file}: not a complete HDF5 file ({error}); {again}") from error
+    fields = read_fields(file, ("data", "label"))
+    data, label = fields["data"], fields["label"].reshape(-1)
     if data.ndim != 3 or data.shape[2] != 3 or data.shape[1] < 1 or not np.issubdtype(data.dtype, np.floating):
         raise InputError(f"{file}: field 'data' is {data.dtype} {data.shape}, not float (n, points, 3); {again}")
     if len(label) != len(data) or not np.issubdtype(label.dtype, np.integer):

@@ -10,11 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import InputError, unknown
+from common.kinds import DataKind
 from datasets.base import Pair, PairSet
+from datasets.cache import Arrays, load_or_compute
+from datasets.formats import read_fields
 from datasets.scans import check_rigid
 
 CLOUDS = ("source", "target")
 """Fields with the clouds of the pairs."""
+REQUIRED = (*CLOUDS, "transform")
+"""Fields of every file."""
+OPTIONAL = (
+    "id", "seed", "object", "category", "cell", "domain", "symmetry", "overlap", "information", "source_pose", "evaluation",
+    "source_points", "target_points",
+)  # fmt: skip
+"""Further fields of a file written by `bench.py problems --export`."""
 
 
 class Pairs(PairSet):
@@ -43,6 +53,12 @@ class Pairs(PairSet):
         return domains.pop() or self.name if len(domains) == 1 else self.name
 
     @property
+    def kind(self) -> DataKind:  # type: ignore[override]
+        """Kind of the exported problems; that of objects if the file does not give it, or gives several."""
+        kinds = {self._tag("kind", row, DataKind.OBJECTS) for row in self._valid_rows}
+        return DataKind(kinds.pop()) if len(kinds) == 1 else DataKind.OBJECTS
+
+    @property
     def remarks(self) -> tuple[str, ...]:
         """Number of rows that are left out."""
         skipped = len(self._selected_rows) - len(self._valid_rows)
@@ -52,7 +68,7 @@ class Pairs(PairSet):
         """Return the pair of a row; names that the file does not give are derived from the row."""
         row = self._valid_rows[row]
         source, target = (self._cloud(name, row) for name in CLOUDS)
-        T = np.asarray(self._handle["transform"][row], dtype=np.float64)
+        T = np.asarray(self._arrays["transform"][row], dtype=np.float64)
         symmetry, identity = self._tag("symmetry", row, ""), self._tag("id", row, "")
         return Pair(
             self._tag("object", row, f"{self._file.stem}/{row:05d}"),
@@ -70,8 +86,8 @@ class Pairs(PairSet):
 
     def _cloud(self, name: str, row: int) -> NDArray[np.float32]:
         counts = self._columns.get(f"{name}_points")
-        n = self._handle[name].shape[1] if counts is None else counts[row]
-        return np.asarray(self._handle[name][row, :n], dtype=np.float32)
+        n = self._arrays[name].shape[1] if counts is None else counts[row]
+        return np.asarray(self._arrays[name][row, :n], dtype=np.float32)
 
     def _tag(self, name: str, row: int, default: Any) -> Any:
         column = self._columns.get(name)
@@ -79,7 +95,7 @@ class Pairs(PairSet):
 
     def _array(self, name: str, row: int, default: NDArray[Any] | None = None) -> NDArray[Any] | None:
         """Return a matrix or cloud of an exported problem; a missing one is stored as NaN."""
-        array = np.asarray(self._handle[name][row]) if name in self._handle else None
+        array = np.asarray(self._arrays[name][row]) if name in self._arrays else None
         return default if array is None or np.isnan(array).any() else array
 
     @cached_property
@@ -87,42 +103,34 @@ class Pairs(PairSet):
         return self.place(self.path)
 
     @cached_property
-    def _handle(self) -> Any:
-        """Open file with checked fields."""
-        import h5py
-
-        try:
-            handle = h5py.File(self._file, "r")
-        except OSError as error:
-            raise InputError(f"{self._file}: not a complete HDF5 file ({error}); copy it again") from error
-        missing = [name for name in (*CLOUDS, "transform") if name not in handle]
-        if missing:
-            present = ", ".join(handle) or "none"
-            raise InputError(
-                f"{self._file}: no field '{missing[0]}' (it has {present}); export it with source, target, transform"
-            )
-        n = len(handle["transform"])
+    def _arrays(self) -> Arrays:
+        """Fields of the file, checked."""
+        arrays = load_or_compute("pairs", [self._file], lambda: read_fields(self._file, REQUIRED, OPTIONAL))
+        n = len(arrays["transform"])
         for name, shape in {"source": (n, None, 3), "target": (n, None, 3), "transform": (n, 4, 4)}.items():
-            actual, dtype = handle[name].shape, handle[name].dtype
+            actual, dtype = arrays[name].shape, arrays[name].dtype
             fits = len(actual) == 3 and all(e in (None, a) for a, e in zip(actual, shape, strict=True))
             if not fits or not n or not np.issubdtype(dtype, np.floating):
                 expected = str(shape).replace("None", "N")
                 raise InputError(
                     f"{self._file}: field '{name}' is {dtype} {actual}, not float {expected}; export it again"
                 )
-        return handle
+        for name in OPTIONAL:
+            if name in arrays and len(arrays[name]) != n:
+                raise InputError(
+                    f"{self._file}: field '{name}' has {len(arrays[name])} rows for {n} pairs; export it again"
+                )
+        return arrays
 
     @cached_property
     def _columns(self) -> dict[str, list[Any]]:
         """Columns of an exported file with one number or text per pair, by name."""
-        fields = {name: field for name, field in self._handle.items() if field.ndim == 1}
-        texts = {name: field.asstr()[:].tolist() for name, field in fields.items() if field.dtype.kind == "O"}
-        return {name: texts[name] if name in texts else field[:].tolist() for name, field in fields.items()}
+        return {name: array.tolist() for name, array in self._arrays.items() if array.ndim == 1}
 
     @cached_property
     def _selected_rows(self) -> list[int]:
         """Rows of the problem group `cell`, or all."""
-        rows = range(len(self._handle["transform"]))
+        rows = range(len(self._arrays["transform"]))
         if not self.cell:
             return list(rows)
         groups = self._columns.get("cell", [])
@@ -147,7 +155,7 @@ class Pairs(PairSet):
         return valid
 
     def _check(self, row: int) -> None:
-        check_rigid(self._handle["transform"][row], f"{self._file}: field 'transform', row {row},")
+        check_rigid(self._arrays["transform"][row], f"{self._file}: field 'transform', row {row},")
         for name in CLOUDS:
             cloud = self._cloud(name, row)
             if len(cloud) < 3 or not np.isfinite(cloud).all():

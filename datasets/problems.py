@@ -130,7 +130,7 @@ def _posed_problem(dataset: DataSet, key: ProblemKey) -> Problem:
     """
     chosen = condition(key.condition)
     labels = labels_allowed(chosen, key.split, len(dataset.categories))
-    shape = dataset.shape(key.split, dataset.pick(key.split, key.index, key.seed, labels))
+    shape = dataset.shape(key.split, dataset.pick(key.split, key.index, key.seed, labels, chosen.needed(key.points)))
     low, high = map(float, key.angles)
     stem = (key.dataset, key.split, key.sampler, low, high, key.seed, key.index)
     draw = rng_of("pose", *stem)

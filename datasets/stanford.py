@@ -9,6 +9,7 @@ import numpy as np
 
 from common import portable
 from common.errors import InputError
+from common.kinds import DataKind
 from datasets.cache import Arrays, load_or_compute
 from datasets.formats import read_all
 from datasets.poses import Matrix, move, quaternion_pose
@@ -28,6 +29,7 @@ class Stanford(PosedScans):
         "get an object's range data at graphics.stanford.edu/data/3Dscanrep (bunny.tar.gz …) and unpack it below "
         "DATA/stanford/, where DATA is --data or $BENCH_DATA"
     )
+    kind = DataKind.RANGE_IMAGES
     path: str = "stanford"
 
     @property
@@ -59,7 +61,7 @@ class Stanford(PosedScans):
         return load_or_compute(name, [conf, *present], lambda: self._read(present) | absent)
 
     def _read(self, poses: dict[Path, Matrix]) -> Arrays:
-        geometries, errors = read_all(poses, self.skip_bad)
+        geometries, errors, _ = read_all(poses, self.skip_bad)
         scans = {file: g.points for file, g in zip(poses, geometries, strict=True) if g is not None}
         world = np.concatenate([move(poses[file], points) for file, points in scans.items()])
         radius = float(portable.norm(world - (world.min(axis=0) + world.max(axis=0)) / 2).max())

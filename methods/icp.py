@@ -8,14 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import InputError, unknown
+from common.kinds import DataKind
 from methods.base import Cloud, LogUniform, Method, NoSolution, Pose
-from methods.geometry.features import Normals, Points, normals, require_positive, unit_pair
+from methods.geometry.features import Normals, Points, UnitPair, normals, require_positive, unit_pair
 from methods.geometry.icp import KERNELS, METRICS, directions, step, thinned, weighted
+from methods.geometry.partial_icp import refine_partial
+from methods.geometry.settings import cell
 
 NEAR = 0.05
 """Distance, relative to the pair's scale, within which a source point is an inlier; the inlier share is the confidence."""
 NEAR_START = 0.2
-"""Limit of distances with an initial pose, relative to the pair's scale. No command in the repository reproduces this choice."""
+"""Limit of distances with an initial pose, relative to the pair's scale: a choice; docs/choosing.md shows its effect."""
 
 
 class Surface(NamedTuple):
@@ -35,7 +38,9 @@ class Icp(Method):
         normal_radius: neighbourhood of the normals, a fraction of the pair's scale.
         distance: pairs farther apart than this fraction of the pair's scale are omitted, too; inf for no limit. It prevents
             partial scans, half of which has no counterpart, from being pulled together, but stops convergence from afar.
-            None: 0.2 with an initial pose (as after `+`), which is assumed to be near, and inf without.
+            None: 0.2 with an initial pose (as after `+`), which is assumed to be near, and inf without. With an initial pose
+            on partial scans (by the kind of the data), None means limits of 4, 2 and 1 cells of the resolution, a robust
+            kernel and no trimming (`methods.geometry.partial_icp`); the parameters below and above then have no effect.
         metric: "plane", "point" (Besl 1992), or "generalized", plane to plane (Segal 2009).
         kernel: "none", or a robust kernel: "huber", "cauchy", "tukey".
         width: scale of the kernel, a fraction of the pair's scale.
@@ -80,6 +85,8 @@ class Icp(Method):
         pair = unit_pair(source, target)
         limit = (np.inf if init is None else NEAR_START) if self.distance is None else self.distance
         T = pair.to_unit(np.eye(4) if init is None else init)
+        if self.data_kind != DataKind.OBJECTS and self.distance is None and init is not None:
+            return self.refine_scans(pair, T)
         with self.stage("normals"):
             target_normals = normals(pair.target, self.normal_radius, "none")
             both = self.metric == "generalized"  # the other metrics use the target's only
@@ -93,6 +100,15 @@ class Icp(Method):
                 iterations += count
         self.note(iterations=iterations, converged=bool(last <= self.tolerance), confidence=inliers)
         return pair.to_original(T)
+
+    def refine_scans(self, pair: UnitPair, T: Pose) -> Pose:
+        """Refine a pose (4, 4) between the unit clouds of partial scans; return it between the original clouds."""
+        with self.stage("refine"):
+            result = refine_partial(pair.source, pair.target, T, cell(pair.source, pair.target))
+        self.note(
+            iterations=result.iterations, converged=bool(result.last <= self.tolerance), confidence=result.inliers
+        )
+        return pair.to_original(result.pose)
 
     def rows(self, cloud: Points, level: int) -> NDArray[np.intp]:
         """Return the rows (K,) of a cloud (N, 3) that a level uses; level 0, the last, uses all."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from methods.base import Cloud, LogUniform, Pose
-from methods.geometry.features import FeatureMethod, unit_pair
+from methods.geometry.features import FeatureMethod
 from methods.geometry.ransac import ransac
 
 
@@ -15,7 +15,8 @@ class Ransac(FeatureMethod):
 
     Parameters:
         iterations: number of triples.
-        distance: a match is an inlier within this distance, a fraction of the pair's scale.
+        distance: a match is an inlier within this distance, a fraction of the pair's scale; None: by the kind of the
+            data, .07 for objects.
         edge_ratio: minimum ratio of the edges of a triple, checked before its pose is computed.
         limit: maximum number of matches, evenly subsampled (memory grows with the square).
     """
@@ -25,16 +26,19 @@ class Ransac(FeatureMethod):
     search = {"distance": LogUniform(0.02, 0.2), "edge_ratio": (0.7, 0.8, 0.9, 0.95)}
     variants = {"ransac10k": {"iterations": 10_000}, "ransac10m": {"iterations": 10_000_000}}
 
+    object_distance = 0.07
+
     iterations: int = 10_000
-    distance: float = 0.07
+    distance: float | None = None
     edge_ratio: float = 0.9
     limit: int = 4000
 
     def register(self, source: Cloud, target: Cloud) -> Pose:
         """See `Method.register`."""
-        pair = unit_pair(source, target)
-        p, q = self.matched_points(pair, self.limit)
+        pair, settings = self.prepared(source, target)
+        p, q = self.matched_points(pair, settings, self.limit)
+        distance = self.inlier_distance(self.distance, settings)
         with self.stage("solve"):
-            T, inliers = ransac(p, q, self.iterations, self.distance, self.edge_ratio, self.rng)
+            T, inliers = ransac(p, q, self.iterations, distance, self.edge_ratio, self.rng)
         self.note(iterations=self.iterations, inliers=inliers, confidence=inliers / len(p))
         return pair.to_original(T)

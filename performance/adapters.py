@@ -21,8 +21,9 @@ from datasets.problems import Problem, ProblemKey, make_problem
 from datasets.registry import DataRegistry
 from methods.base import Method
 from methods.core.registry import MethodRegistry
-from methods.geometry.features import FeatureMethod, UnitPair, normals, unit_pair
+from methods.geometry.features import UnitPair, normals, unit_pair
 from methods.geometry.open3d_bridge import open3d, pairs, point_cloud
+from methods.geometry.settings import OBJECTS
 from methods.native import teaser
 
 POINTS = (1024, 5000)
@@ -55,10 +56,9 @@ def fpfh(by: FeatureSettings, pair: UnitPair) -> tuple[list[Any], list[Any]]:
     return clouds, [open3d().pipelines.registration.compute_fpfh_feature(cloud, search) for cloud in clouds]
 
 
-def _matches(method: Method, pair: UnitPair) -> tuple[list[Any], NDArray[np.int32]]:
+def _matches(pair: UnitPair) -> tuple[list[Any], NDArray[np.int32]]:
     """Return Open3D clouds with normals, and index pairs (K, 2) of their mutual FPFH matches."""
-    assert isinstance(method, FeatureMethod)
-    clouds, features = fpfh(method, pair)
+    clouds, features = fpfh(OBJECTS, pair)
     return clouds, np.asarray(open3d().pipelines.registration.correspondences_from_features(*features, True, 0.0))
 
 
@@ -66,17 +66,17 @@ def _bare_fgr(method: Method, pair: UnitPair) -> Call:
     register = open3d().pipelines.registration.registration_fgr_based_on_correspondence
 
     def call() -> object:
-        clouds, index_pairs = _matches(method, pair)
-        return register(*clouds, pairs(index_pairs), method.option())
+        clouds, index_pairs = _matches(pair)
+        return register(*clouds, pairs(index_pairs), method.option(method.object_distance))
 
     return call
 
 
 def _bare_teaser(method: Method, pair: UnitPair) -> Call:
     def call() -> object:
-        index_pairs = _matches(method, pair)[1][: method.limit]
+        index_pairs = _matches(pair)[1][: method.limit]
         p, q = pair.source[index_pairs[:, 0]], pair.target[index_pairs[:, 1]]
-        return teaser.solve(p, q, method.noise_bound, method.clique_seconds)
+        return teaser.solve(p, q, method.object_distance, method.clique_seconds)
 
     return call
 

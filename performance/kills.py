@@ -25,7 +25,8 @@ import psutil
 ROOT = Path(__file__).resolve().parent.parent
 PLUGINS = ROOT / "tests" / "bench" / "plugins"
 WITHOUT_REPORT = (
-    "import sys, bench.cli.main, bench.report; bench.report.begin_report = lambda *_: list; sys.exit(bench.cli.main())"
+    "import sys, bench.report; from bench.cli.main import main; "
+    "bench.report.begin_report = lambda *_: list; sys.exit(main())"
 )
 """The normal command line without figures and HTML page, which take longer than everything else."""
 ASKED = "--methods lottery slow[seconds=0.02] --datasets blobs --conditions noisy --points 60 --problems 60"

@@ -19,7 +19,7 @@ from datasets.symmetry_estimate import estimate
 
 Array = NDArray[np.float64]
 FIRST = 20
-"""Test shapes of a category below this number were inspected when the limits were chosen."""
+"""Test shapes of a category below this number were inspected when the limits were set."""
 TOLERANCE_DEG = 8.0
 VERDICTS = ("correct", "smaller", "larger", "other")
 

@@ -2,7 +2,7 @@
 
 What a command is replaced by, so that all take seconds and touch nothing of the user's:
     a run: planned with --dry-run, which checks every name and opens the data, on small stand-ins for ModelNet40 and 3DMatch;
-    pair, new, check, list, doctor, problems, report, compare, draw: done, with small files and a folder of the test's;
+    pair, new, check, list, doctor, problems, report, compare, verify, draw: done, with small files and a folder of the test's;
     train, tune, data: their flags are parsed. Training, searches and downloads have tests of their own;
     make: its target exists;
     `NOT_RUN`: not done, for the reason given there.
@@ -112,7 +112,8 @@ def small(words, folder, own):
     """A command of `bench.py` with what replaces it, see above."""
     name = (
         words[0]
-        if words and words[0] in "list doctor pair new check report compare problems train data tune draw".split()
+        if words
+        and words[0] in "list doctor pair new check report compare verify problems train data tune draw".split()
         else "run"
     )
     words = [
@@ -128,6 +129,7 @@ def small(words, folder, own):
         "check": plugins,
         "problems": ["--problems", "1"],
         "draw": plugins,
+        "verify": [*plugins, "--budget", "0"],
     }
     return name, [*words, *more.get(name, [])]
 
@@ -173,10 +175,13 @@ def test_the_readmes_method_conforms(tmp_path, capsys):
     assert main.main(["check", "centroid_align", "--plugins", str(tmp_path)]) == 0, capsys.readouterr().out
 
 
-def test_the_code_that_verifies_the_reference_run_works(monkeypatch):
+@pytest.mark.parametrize(("page", "count"), [("verify.md", 1), ("api.md", 3)])
+def test_the_code_that_reads_the_reference_run_works(monkeypatch, page, count):
     monkeypatch.chdir(ROOT)
-    (code,) = blocks(ROOT / "docs" / "verify.md", "python")
-    exec(compile(code, "verify.md", "exec"), {})
+    examples = blocks(ROOT / "docs" / page, "python")
+    assert len(examples) == count
+    for code in examples:
+        exec(compile(code, page, "exec"), {})
 
 
 def shell(line, folder):

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PLUGINS_HELP = "folder with your own methods and data sets"
+KIND_HELP = "kind of data, to which settings of methods adapt: objects, scans or range_images"
 DATA_HELP = "folder with one folder per data set; default $BENCH_DATA, else ./data"
 
 
@@ -29,6 +30,7 @@ def add_commands(commands: Any) -> None:
     new.set_defaults(handler=_new)
     _check_flags(commands.add_parser("check", help="check that a method conforms to the contract, in under a minute"))
     _draw_flags(commands.add_parser("draw", help="draw the internal state of a method on problems of a run"))
+    _show_flags(commands.add_parser("show", help="show one problem of a run with the answers of its methods"))
     _tune_flags(commands.add_parser("tune", help="search better parameters of a method, on training problems only"))
 
 
@@ -37,11 +39,16 @@ def absolute(text: str) -> Path:
     return Path(text).resolve()
 
 
-def terminal() -> Console:
-    """Return the console of standard output; a log gets lines of 100 columns, as wide as the summary."""
+def terminal(machine: bool = False) -> Console:
+    """Return the console of standard output; a log gets lines of 80 columns.
+
+    Args:
+        machine: whether standard output is for JSON, so that messages go to standard error.
+    """
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else 100, markup=False)  # names hold brackets
+    stream = sys.stderr if machine else sys.stdout
+    return Console(file=stream, width=None if stream.isatty() else 80, markup=False)  # names hold brackets
 
 
 def _list(flags: argparse.Namespace) -> None:
@@ -65,12 +72,18 @@ def _doctor(flags: argparse.Namespace) -> None:
 
 def _pair_flags(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
-    add("source", type=Path, metavar="A", help="file to move: ply pcd obj off stl xyz txt npy npz las")
+    add("source", type=Path, metavar="A", help="file to move: ply pcd obj off stl xyz txt pts csv asc npy npz las")
     add("target", type=Path, metavar="B", help="file to register A to")
     add("--methods", nargs="+", metavar="M", help="names, as for a run; default: all except controls and the slowest")
-    add("--truth", type=Path, metavar="FILE", help="true 4 x 4 matrix from A to B, text or JSON, to compute errors")
+    add(
+        "--truth",
+        type=Path,
+        metavar="FILE",
+        help="true 4 x 4 matrix from A to B, text, JSON or .npy, to compute errors",
+    )
     add("--points", type=int, metavar="N", help="points per cloud given to methods; default 4096")
     add("--scale", type=float, metavar="F", help="factor for the coordinates of A; default: estimated from the sizes")
+    add("--kind", metavar="K", help=f"{KIND_HELP}; default: guessed from the clouds")
     add("--out", type=Path, metavar="FOLDER", help="folder to write to; default pairs/A-B")
     add("--timeout", type=float, metavar="S", help="maximum seconds per method")
     add("--memory-limit", type=float, metavar="GB", help="maximum memory per method")
@@ -84,10 +97,12 @@ def _pair_flags(command: argparse.ArgumentParser) -> None:
 def _pair(flags: argparse.Namespace) -> None:
     from bench.pair.command import PairRequest, run
     from bench.planning.config import default_domain
+    from common.kinds import data_kind
     from methods.core.registry import MethodRegistry
 
     names = "source target methods truth points scale out timeout device threads"
     values = {name: getattr(flags, name) for name in names.split()}
+    values["kind"] = data_kind(flags.kind) if flags.kind else None
     # Learned methods use the weights of the main job, since none are trained on the user's files.
     domain, registry = default_domain(), MethodRegistry(flags.plugins)
     run(PairRequest(**values, memory_limit_gb=flags.memory_limit, domain=domain, registry=registry), terminal())
@@ -148,6 +163,37 @@ def _draw(flags: argparse.Namespace) -> None:
     job = gaussians.drawn_job(run_data, replay, method, flags.problem, stem)
     stem.parent.mkdir(parents=True, exist_ok=True)
     for file in job.draw().files:
+        print(file)
+
+
+def _show_flags(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    add("run", metavar="RUN", help="name or folder of a finished run")
+    add("problem", metavar="PROBLEM", help="problem id, as in trials.csv of the run")
+    add(
+        "--methods",
+        nargs="+",
+        default=[],
+        metavar="M",
+        help="methods of the run; default: all, and the best in the picture",
+    )
+    add("--out", type=Path, metavar="FOLDER", help="folder to write to; default reports/RUN/problems")
+    add("--data", help=DATA_HELP)
+    add("--plugins", type=absolute, help=PLUGINS_HELP)
+    command.set_defaults(handler=_show)
+
+
+def _show(flags: argparse.Namespace) -> None:
+    from bench.evaluation.conventions import convention
+    from bench.planning.catalog import Catalog
+    from bench.report import command, show
+    from bench.report.replay import ProblemReplay
+
+    folder = command.folder_of(Path(flags.run))
+    loaded = command.read(folder)
+    replay = ProblemReplay(loaded, Catalog.of(flags.data, flags.plugins))
+    out = flags.out or command.REPORTS / folder.resolve().name / "problems"
+    for file in show.write(loaded, replay, flags.problem, flags.methods, convention(None, None), out):
         print(file)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from bench.cli.commands import DATA_HELP, PLUGINS_HELP, absolute, add_commands, terminal
+from bench.cli.commands import DATA_HELP, KIND_HELP, PLUGINS_HELP, absolute, add_commands, terminal
 from common.errors import InputError, storage_error, unknown
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 MAX_DATASET_CHARACTERS = 60
 """Maximum length of the data sets' part in the default name of a run."""
+SKIP_BAD_HELP = "leave out files that cannot be read, instead of stopping"
 NOT_IN_CONFIG = {"handler", "command", "config", "overrides", "source", "target"}
 """Attributes of the parsed flags that a configuration file cannot set."""
 
@@ -108,7 +109,7 @@ def _with_command(arguments: list[str], commands: Mapping[str, Parser]) -> list[
     Raises:
         InputError: the command does not exist or has no such flag.
     """
-    if arguments[:1] in (["-h"], ["--help"]):
+    if arguments[:1] in (["-h"], ["--help"], ["--version"]):
         return arguments
     if arguments and not arguments[0].startswith("-") and arguments[0] not in commands:
         raise unknown("command", arguments[0], commands)
@@ -157,6 +158,7 @@ def _parser(train: bool) -> tuple[Parser, Mapping[str, Parser]]:
         description="Compare registration methods for 3D point clouds. Without a command: run.",
         epilog="example: bench.py --methods all",
     )
+    parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     run = commands.add_parser("run", help="run methods on problems; write CSVs, plots and a report (the default)")
     _run_flags(run)
@@ -164,6 +166,8 @@ def _parser(train: bool) -> tuple[Parser, Mapping[str, Parser]]:
     _report_flags(report)
     compare = commands.add_parser("compare", help="compare two runs on the same problems")
     _compare_flags(compare)
+    verify = commands.add_parser("verify", help="check a run by computing again everything that can be")
+    _verify_flags(verify)
     problems = commands.add_parser("problems", help="print the SHA-256 of problem sets, and write them to a file")
     _problem_flags(problems)
     problems.add_argument(
@@ -175,12 +179,19 @@ def _parser(train: bool) -> tuple[Parser, Mapping[str, Parser]]:
     data.add_argument("--from", dest="source", type=Path, metavar="PATH", help="archive or unpacked folder on disk")
     data.add_argument("--data", help=DATA_HELP)
     data.add_argument("--plugins", type=absolute, help=PLUGINS_HELP)
+    data.add_argument("--skip-bad", action="store_true", help=SKIP_BAD_HELP)
     data.set_defaults(handler=_data)
     add_commands(commands)
     training = commands.add_parser("train", help="train a learned method")
     if train:
         _train_flags(training)
     return parser, commands.choices
+
+
+def _version() -> str:
+    """Return the name and the version of this benchmark."""
+    content = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return f"registration-bench {content['project']['version']}"
 
 
 def _problem_flags(command: argparse.ArgumentParser) -> None:
@@ -197,7 +208,7 @@ def _problem_flags(command: argparse.ArgumentParser) -> None:
     add("--preset", default="quick", help="values of flags that are not given (bench.py list)")
     add("--data", help=DATA_HELP)
     add("--plugins", type=absolute, help=PLUGINS_HELP)
-    add("--skip-bad", action="store_true", help="leave out files that cannot be read, instead of stopping")
+    add("--skip-bad", action="store_true", help=SKIP_BAD_HELP)
     add(
         "--config",
         type=Path,
@@ -218,6 +229,7 @@ def _run_flags(run: argparse.ArgumentParser) -> None:
     add("--scheduler", default="", metavar="ADDRESS", help="address of the Dask scheduler, such as tcp://10.0.0.1:8786")
     add("--threads", type=int, default=1, help="maximum threads per method")
     add("--device", default="cpu", help="device of learned methods: cpu or cuda")
+    add("--kind", metavar="K", help=f"{KIND_HELP}; default: that of each data set")
     add(
         "--repeats",
         type=int,
@@ -229,6 +241,7 @@ def _run_flags(run: argparse.ArgumentParser) -> None:
     add("--timeout", type=float, metavar="S", help="maximum seconds per pair")
     add("--memory-limit", type=float, metavar="GB", help="maximum memory per pair")
     add("--fresh", action="store_true", help="start over instead of continuing")
+    add("--json", action="store_true", help="print the summary as JSON; messages go to standard error")
     add("--dry-run", action="store_true", help="print the plan and the estimated time, and stop")
     run.set_defaults(handler=_run)
 
@@ -239,6 +252,12 @@ def _report_flags(report: argparse.ArgumentParser) -> None:
     _convention_flags(report)
     add("--against", choices=["paper"], help="show the numbers of the paper beside ours")
     add("--no-as-good", dest="as_good", action="store_false", help="leave recall_as_good and the ceiling out")
+    add("--methods", nargs="+", default=[], metavar="M", help="report these methods of the run only")
+    add("--conditions", nargs="+", default=[], metavar="C", help="report these conditions of the run only")
+    add("--width", choices=["column", "page"], default="page", help="width of figures: a column or a page of a paper")
+    add("--style", type=absolute, metavar="FILE", help="matplotlib style file for figures")
+    add("--colour", action="store_true", help="coloured LaTeX tables (need xcolor)")
+    add("--json", action="store_true", help="print the summary as JSON")
     add("--out", metavar="NAME", help="write reports/NAME below the current folder")
     add("--data", help=f"{DATA_HELP}; for pictures")
     add("--plugins", type=absolute, help=PLUGINS_HELP)
@@ -252,6 +271,17 @@ def _compare_flags(compare: argparse.ArgumentParser) -> None:
     regressions = "exit with 1 if recall, answer rate or errors got significantly worse"
     add("--fail-on-regression", action="store_true", help=regressions)
     compare.set_defaults(handler=_compare)
+
+
+def _verify_flags(verify: argparse.ArgumentParser) -> None:
+    add = verify.add_argument
+    add("run", type=Path, help="name or folder of a run, such as results/NAME")
+    add("--budget", type=float, default=90, metavar="S", help="seconds for solving problems again; 0 for none")
+    add("--seed", type=int, help="of the choice of problems to solve again; default: unpredictable")
+    add("--json", action="store_true", help="print the verdict as JSON")
+    add("--data", help=DATA_HELP)
+    add("--plugins", type=absolute, help=PLUGINS_HELP)
+    verify.set_defaults(handler=_verify)
 
 
 def _convention_flags(command: argparse.ArgumentParser) -> None:
@@ -289,11 +319,11 @@ def _run(flags: argparse.Namespace) -> None:
         _dry_run(run_config, flags.jobs)
         return
     folder = _run_folder(run_config, flags)
-    console = terminal()
+    console = terminal(flags.json)
     context = RunContext(folder, catalog, flags.jobs, console, flags.command, flags.scheduler, flags.fresh)
     with translate_errors(folder / run_folder.DATABASE_NAME):
         run.run(run_config, context).close()
-    write_report(folder, catalog, console)
+    write_report(folder, catalog, console, flags.json)
 
 
 def _run_folder(run_config: RunConfig, flags: argparse.Namespace) -> Path:
@@ -350,7 +380,11 @@ def _data(flags: argparse.Namespace) -> None:
         install_archives(dataset.name, dataset.archives, registry.root, flags.source, print)
     elif flags.source:
         raise InputError(f"--from: {dataset.name} has no archive to import; {dataset.where}")
-    print(f"{flags.name}: {registry.spec(flags.name).build().prepare()}, ready")
+    spec = registry.spec(flags.name)
+    dataset = (spec.skipping_bad() if flags.skip_bad else spec).build()
+    print(f"{flags.name}: {dataset.prepare()}, ready")
+    for remark in dataset.remarks:
+        print(f"  {remark}")
 
 
 def _report(flags: argparse.Namespace) -> None:
@@ -360,7 +394,8 @@ def _report(flags: argparse.Namespace) -> None:
     catalog = Catalog.of(flags.data, flags.plugins)
     folders = [command.folder_of(run) for run in flags.run]
     options = flags.convention, flags.threshold, flags.against is not None, flags.out, flags.as_good
-    command.write(command.ReportRequest(folders, command.REPORTS, catalog, *options), terminal())
+    part = flags.methods, flags.conditions, flags.width, flags.style, flags.colour, flags.json
+    command.write(command.ReportRequest(folders, command.REPORTS, catalog, *options, *part), terminal(flags.json))
 
 
 def _compare(flags: argparse.Namespace) -> int:
@@ -377,8 +412,17 @@ def _compare(flags: argparse.Namespace) -> int:
     return int(flags.fail_on_regression and bool(comparison.regressions))
 
 
-def write_report(folder: Path, catalog: Catalog, console: Console) -> None:
+def _verify(flags: argparse.Namespace) -> int:
+    from bench.planning.catalog import Catalog
+    from bench.report import command, verify
+
+    catalog = Catalog.of(flags.data, flags.plugins)
+    request = verify.VerifyRequest(command.folder_of(flags.run), catalog, flags.budget, flags.seed)
+    return int(not verify.run(request, terminal(), flags.json))
+
+
+def write_report(folder: Path, catalog: Catalog, console: Console, as_json: bool = False) -> None:
     """Write the CSVs of a run beside its database, its plots and its report, and print the summary."""
     from bench.report import command
 
-    command.write(command.ReportRequest([folder], command.REPORTS, catalog), console)
+    command.write(command.ReportRequest([folder], command.REPORTS, catalog, as_json=as_json), console)

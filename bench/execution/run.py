@@ -56,7 +56,7 @@ def run(config: RunConfig, context: RunContext) -> ResultsDatabase:
     setups = [method_setup(config, method, group) for group in groups if not group.skip for method in group.methods]
     replies = preflight(list(dict.fromkeys(setups)), config.call_limits, context.console)
     _refuse_other_weights(database, replies, context)
-    facts = describe(config, context, digests, replies)
+    facts = describe(config, context, groups, digests, replies)
     database.put("run", facts | {"notes": _timing_notes(config, context) + notes})
     usable = {setup for setup, reply in replies.items() if reply.status == Status.OK}
     record_skipped(database, config, groups, replies)
@@ -212,7 +212,11 @@ def _print_setup(setup: MethodSetup, reply: Reply, printed: set[tuple[str, str]]
 
 
 def describe(
-    config: RunConfig, context: RunContext, digests: dict[str, str], replies: dict[MethodSetup, Reply]
+    config: RunConfig,
+    context: RunContext,
+    groups: list[ProblemGroup],
+    digests: dict[str, str],
+    replies: dict[MethodSetup, Reply],
 ) -> dict[str, Any]:
     """Return the facts of the run for `run.json`."""
     data_sets = dict.fromkeys([*config.datasets, *(name for grid in config.more for name in grid.datasets)])
@@ -223,6 +227,7 @@ def describe(
         "config": config.to_json() | {"threshold": RECALL_THRESHOLD, "angle_bins": list(config.angles)},
         "hash": config.hash,
         "problem_sets": digests,
+        "kinds": {group.name: group.kind.value for group in groups},
         "data": {name: content for name, content in contents.items() if content},
         "methods": {
             method.text: {

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.storage.outcome import Status
+from common.kinds import DataKind
 from methods.core.registry import MethodSpec
 
 Points = NDArray[np.float32]
@@ -26,6 +27,7 @@ class MethodSetup:
         device: torch device string.
         threads: threads the method may use.
         seed: seed of the run.
+        kind: kind of the data, to which the method adapts its settings.
     """
 
     method: MethodSpec
@@ -33,6 +35,7 @@ class MethodSetup:
     device: str = "cpu"
     threads: int = 1
     seed: int = 0
+    kind: DataKind = DataKind.OBJECTS
 
 
 @dataclass(frozen=True)

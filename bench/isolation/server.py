@@ -60,6 +60,7 @@ def _set_up(setup: MethodSetup) -> tuple[Method | None, Reply]:
         if reason := setup.method.missing():
             raise Unavailable(reason)
         method.begin(setup.seed)
+        method.adapt(setup.kind)
         method.setup(setup.device, setup.seed, setup.domain)
         return method, Reply(notes=plain_notes(method.scratch.notes))
     except Unavailable as reason:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.pair.kind import guess_kind
 from common.errors import InputError
 from common.keys import rng
+from common.kinds import DataKind
 from datasets import formats
 from datasets.base import sample_triangles, triangle_areas
 
@@ -25,6 +26,10 @@ NEAR_FACTOR = 1.6
 """Tolerated factor from such a ratio, since two scans of an object differ in extent."""
 PREVIEW = 200_000
 """Most points used to estimate sizes and to subsample."""
+EVEN_POINTS, EVEN_SHARE, MIN_EVEN = 1000, 4, 50
+"""Points of which the size is taken: a quarter of those for the methods, within these limits."""
+COARSE = 0.1
+"""Steps of the coordinates above this share of the spacing are reported."""
 SIZE_PERCENTILE = 95
 """Percentage of the points that determine a cloud's size, to ignore outliers."""
 
@@ -35,15 +40,27 @@ class Cloud:
 
     Attributes:
         file: path of the file.
-        whole: all points (P, 3), or the vertices of a mesh, in the target's unit.
+        geometry: all points (P, 3), or the vertices of a mesh, with their attributes, in the target's unit.
         thin: subsampled points (N, 3) for the methods, in the same frame and unit.
         is_mesh: whether the file has faces; `thin` is then sampled from its surface.
     """
 
     file: Path
-    whole: Points
+    geometry: formats.Geometry
     thin: Points
     is_mesh: bool
+
+    @property
+    def whole(self) -> Points:
+        """All points (P, 3)."""
+        return self.geometry.points
+
+    def scaled(self, factor: float) -> Cloud:
+        """Return the cloud with its coordinates multiplied by a factor."""
+        if factor == 1:
+            return self
+        geometry = replace(self.geometry, points=self.whole * factor, triangles=None, step=self.geometry.step * factor)
+        return replace(self, geometry=geometry, thin=self.thin * factor)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +72,9 @@ class Scans:
         shifts: offsets (3,) subtracted from source and target before registration, to keep float32 precision.
         size: diameter of the smaller cloud, without its farthest 5 %.
         spacing: median distance to the nearest neighbour, of the coarser subsampled cloud.
+        ratio: size of the larger cloud divided by that of the smaller.
         notes: sentences that describe how the clouds were processed.
+        kind: kind of the data, to which methods adapt their settings.
     """
 
     source: Cloud
@@ -64,7 +83,14 @@ class Scans:
     shifts: tuple[Points, Points]
     size: float
     spacing: float
+    ratio: float = 1.0
     notes: list[str] = field(default_factory=list)
+    kind: DataKind = DataKind.OBJECTS
+
+    @property
+    def comparable(self) -> bool:
+        """Whether the sizes are so close that the overlap says something: any small cloud overlaps a large one."""
+        return self.ratio <= REMARK_FACTOR
 
     @property
     def near(self) -> float:
@@ -89,35 +115,37 @@ class Scans:
         return pose
 
 
-def open_scans(files: tuple[Path, Path], points: int, factor: float | None) -> Scans:
+def open_scans(files: tuple[Path, Path], points: int, factor: float | None, kind: DataKind | None = None) -> Scans:
     """Read source and target.
 
     Args:
         files: source and target, in any format of `datasets.formats`.
         points: most points of each cloud for the methods.
         factor: factor of the source's coordinates; None to detect different units.
+        kind: kind of the data; None to guess it from the clouds.
 
     Raises:
         InputError: a file is unreadable, or all its points are equal.
     """
-    geometries = [formats.read(file) for file in files]
-    sizes = [_size(geometry.points) for geometry in geometries]
+    clouds = [_cloud(file, formats.read(file), points) for file in files]
+    sizes = [_size(cloud.thin) for cloud in clouds]
     for file, size in zip(files, sizes, strict=True):
         if not size > 0:
             raise InputError(f"{file}: all its points are the same; nothing to register")
     scale = unit_factor(sizes[0], sizes[1]) if factor is None else factor
-    scaled = (formats.Geometry(geometries[0].points * scale, _times(geometries[0].triangles, scale)), geometries[1])
-    clouds = [_cloud(f, g, points) for f, g in zip(files, scaled, strict=True)]
-    size = min(sizes[0] * scale, sizes[1])
-    notes = _scale_notes(sizes, scale, factor)
-    for file, geometry in zip(files, geometries, strict=True):
-        if geometry.unseen:
-            notes.append(f"{file.name}: rows of NaN (no return of the scanner) are left out ({geometry.unseen})")
-    notes += [note for c in clouds for note in _subsampling_notes(c)]
-    shifts, apart = _shifts(clouds[0].thin, clouds[1].thin, sizes[0] * scale + sizes[1])
+    source, target = clouds[0].scaled(scale), clouds[1]
+    both = (sizes[0] * scale, sizes[1])
+    shifts, apart = _shifts(source.thin, target.thin, sum(both))
+    spacings = [_spacing(cloud.thin) for cloud in (source, target)]
+    notes = [f"{file.name}: {remark}" for file, c in zip(files, clouds, strict=True) for remark in c.geometry.remarks]
+    notes += _scale_notes(sizes, scale, factor)
+    notes += [note for c in zip((source, target), spacings, strict=True) for note in _precision_notes(*c)]
+    notes += [note for c in (source, target) for note in _subsampling_notes(c)]
     notes += [apart] if apart else []
-    spacing = max(_spacing(c.thin) for c in clouds)
-    return Scans(clouds[0], clouds[1], scale, shifts, size, spacing, notes)
+    scans = Scans(source, target, scale, shifts, min(both), max(spacings), max(both) / min(both), notes)
+    kind, reason = (kind, "--kind") if kind else guess_kind(*scans.method_input())
+    notes.append(f"settings of methods are those for {kind}: {reason}")
+    return replace(scans, kind=kind)
 
 
 def unit_factor(source: float, target: float) -> float:
@@ -166,9 +194,9 @@ def _cloud(file: Path, geometry: formats.Geometry, points: int) -> Cloud:
     """Subsample a file's points; sample a mesh from its surface, since its vertices are unevenly distributed."""
     faces = geometry.triangles
     if faces is None or not (areas := np.cumsum(triangle_areas(faces)))[-1] > 0:
-        return Cloud(file, geometry.points, voxel_subsample(geometry.points, points, file.name), False)
+        return Cloud(file, geometry, voxel_subsample(geometry.points, points, file.name), False)
     surface = sample_triangles(faces, areas, 4 * points, rng("surface", file.name))
-    return Cloud(file, geometry.points, voxel_subsample(surface, points, file.name), True)
+    return Cloud(file, geometry, voxel_subsample(surface, points, file.name), True)
 
 
 def _subsampling_notes(cloud: Cloud) -> list[str]:
@@ -188,10 +216,13 @@ def _shifts(source: Points, target: Points, both: float) -> tuple[tuple[Points, 
     return centres, "the clouds are far apart; each is centred at its centroid for the methods"
 
 
-def _size(points: Any) -> float:
-    """Return twice the radius about the centroid that contains 95 % of the points."""
-    sample = points[:: max(1, len(points) // PREVIEW)]
-    return 2 * float(np.percentile(np.linalg.norm(sample - sample.mean(axis=0), axis=1), SIZE_PERCENTILE))
+def _size(points: Points) -> float:
+    """Return twice the radius about the centroid that contains 95 % of the points, of which one per voxel counts.
+
+    Otherwise a spot that was scanned more densely than the rest would determine the size.
+    """
+    even = voxel_subsample(points, min(EVEN_POINTS, max(len(points) // EVEN_SHARE, MIN_EVEN)), "size")
+    return 2 * float(np.percentile(np.linalg.norm(even - even.mean(axis=0), axis=1), SIZE_PERCENTILE))
 
 
 def _spacing(points: Points) -> float:
@@ -203,8 +234,15 @@ def _spacing(points: Points) -> float:
     return float(np.median(distance[:, 1]))
 
 
-def _times(triangles: Points | None, factor: float) -> Points | None:
-    return None if triangles is None else triangles * factor
+def _precision_notes(cloud: Cloud, spacing: float) -> list[str]:
+    """Return a note if the number format of the file is too coarse for the distances between its points."""
+    step = cloud.geometry.step
+    if cloud.is_mesh or step <= COARSE * spacing:
+        return []
+    return [
+        f"{cloud.file.name}: its coordinates have steps of {step:.3g}, larger than a tenth of the distance between "
+        f"neighbours ({spacing:.3g}); save them in double precision, or relative to a point near them"
+    ]
 
 
 def _scale_notes(sizes: list[float], scale: float, factor: float | None) -> list[str]:

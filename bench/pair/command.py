@@ -13,9 +13,11 @@ from bench.pair import figure, page
 from bench.pair.clouds import Scans, guessed_unit, open_scans
 from bench.pair.files import write_files
 from bench.pair.register import Registration, defaults, register_all, select_methods
-from bench.pair.result import PairResult, evaluate, read_truth
+from bench.pair.result import PairResult, evaluate
+from bench.pair.truth import inverse_remark, read_truth
 from bench.report.style import number
 from common.errors import InputError
+from common.kinds import DataKind
 from methods.core.registry import MethodRegistry
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ class PairRequest:
         truth: file with the true pose.
         points: most points of each cloud for the methods.
         scale: factor of the source's coordinates.
+        kind: kind of the data, None to guess it.
         out: folder to write to.
         domain: data that learned methods are set up for.
     """
@@ -46,6 +49,7 @@ class PairRequest:
     truth: Path | None = None
     points: int | None = None
     scale: float | None = None
+    kind: DataKind | None = None
     out: Path | None = None
     timeout: float | None = None
     memory_limit_gb: float | None = None
@@ -90,7 +94,9 @@ def run(request: PairRequest, console: Console) -> PairResult:
     points = defaults()["points"] if request.points is None else request.points
     if points < 10:
         raise InputError("--points: must be at least 10")
-    scans = open_scans((request.source, request.target), points, request.scale)
+    scans = open_scans((request.source, request.target), points, request.scale, request.kind)
+    if truth is not None:
+        scans.notes.extend([*truth.remarks, *inverse_remark(scans, truth.matrix)])
     for line in describe_scans(scans):
         console.print(line, highlight=False, soft_wrap=True)
     registrations: list[Registration] = []
@@ -98,7 +104,7 @@ def run(request: PairRequest, console: Console) -> PairResult:
         registrations.append(registration)
         line = f"  {len(registrations)} of {len(methods)}  {registration.method}: {registration.status}"
         console.print(line, highlight=False, soft_wrap=True, markup=False)
-    result = evaluate(scans, registrations, truth)
+    result = evaluate(scans, registrations, truth.matrix if truth else None)
     show(result, console)
     inputs = [f for f in (request.source, request.target, request.truth) if f]
     write(result, request.folder, inputs, console)

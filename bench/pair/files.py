@@ -15,13 +15,19 @@ from numpy.typing import NDArray
 
 from bench.pair.result import PairResult
 from bench.report.style import slug
+from datasets.formats import Geometry
+from datasets.formats.ply import write_ply
 from datasets.poses import move
+
+NORMALS = ("nx", "ny", "nz")
+"""Attributes that are the components of a normal."""
 
 
 def write_files(result: PairResult, folder: Path, inputs: Sequence[Path]) -> None:
     """Write `poses.json`, `poses/*.txt`, `table.csv`, `agreement.csv`, and PLYs of the source in the target's frame.
 
-    `aligned.ply` has all points moved by the best pose and is written for a consensus only; `aligned/*.ply` have the subsampled
+    `aligned.ply` has all points, with their attributes and faces, moved by the best pose; it is written for a consensus only.
+    `aligned/*.ply` have the subsampled
     points moved by each method's pose.
     Files of an earlier pair in this folder are removed, unless they are inputs now.
     """
@@ -37,7 +43,7 @@ def write_files(result: PairResult, folder: Path, inputs: Sequence[Path]) -> Non
         np.savetxt(pose, registration.pose, fmt="%.12g")
         write_ply(aligned, move(registration.pose, result.scans.source.thin))
     if result.best is not None and result.best.pose is not None:
-        write_ply(folder / "aligned.ply", move(result.best.pose, result.scans.source.whole))
+        write_moved(folder / "aligned.ply", result.scans.source.geometry, result.best.pose)
 
 
 def _files_of(method: str, folder: Path) -> tuple[Path, Path]:
@@ -64,6 +70,7 @@ def describe(result: PairResult) -> dict[str, Any]:
     return {
         "source": str(scans.source.file),
         "target": str(scans.target.file),
+        "kind": scans.kind.value,
         "source_factor": scans.factor,
         "size": scans.size,
         "spacing": scans.spacing,
@@ -103,11 +110,13 @@ def agreement_rows(result: PairResult) -> list[dict[str, Any]]:
     ]
 
 
-def write_ply(file: Path, points: NDArray[np.float64]) -> None:
-    """Write points (N, 3) as a binary PLY in double precision, so that map coordinates keep millimetres."""
-    head = ["ply", "format binary_little_endian 1.0", f"element vertex {len(points)}"]
-    head += [f"property double {axis}" for axis in "xyz"] + ["end_header", ""]
-    file.write_bytes("\n".join(head).encode() + np.ascontiguousarray(points, dtype="<f8").tobytes())
+def write_moved(file: Path, geometry: Geometry, pose: NDArray[np.float64]) -> None:
+    """Write a geometry moved by a pose (4, 4) as PLY, with all attributes and faces; normals are rotated."""
+    columns = dict(geometry.columns)
+    if all(name in columns for name in NORMALS):
+        rotated = np.column_stack([columns[name] for name in NORMALS]) @ pose[:3, :3].T
+        columns |= {name: rotated[:, k].astype(columns[name].dtype) for k, name in enumerate(NORMALS)}
+    write_ply(file, move(pose, geometry.points), columns, geometry.faces)
 
 
 def _csv(file: Path, rows: list[dict[str, Any]]) -> None:

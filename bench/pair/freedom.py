@@ -97,6 +97,8 @@ def open_motions(points: Array, facing: Array, near: float) -> tuple[tuple[Motio
     """
     centre = points.mean(axis=0)
     radius = float(np.sqrt(((points - centre) ** 2).sum(axis=1).mean()))
+    if radius == 0:  # one repeated point
+        return (), float("nan")
     p = (points - centre) / radius
     along = np.concatenate([np.cross(p, facing), facing], axis=1)
     H = along.T @ along / len(p)

@@ -84,7 +84,7 @@ def register_all(
     """
     source, target = scans.method_input()
     for method in methods:
-        process = MethodProcess(MethodSetup(method, domain, device, threads), limits)
+        process = MethodProcess(MethodSetup(method, domain, device, threads, kind=scans.kind), limits)
         try:
             if process.start().status == Status.OK:  # warm up: loading of libraries is not timed
                 few = source[:: -(-len(source) // WARM_UP)], target[:: -(-len(target) // WARM_UP)]

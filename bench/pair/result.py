@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,13 +13,8 @@ from bench.pair.clouds import Scans
 from bench.pair.freedom import Freedom
 from bench.pair.grade import CONSENSUS, NONE, Evidence, Grade, calibration, gather, judge, no_pose
 from bench.pair.register import Registration
-from bench.storage.outcome import pose_fault
-from common.errors import InputError
 
 Matrix = NDArray[np.float64]
-
-TRUTH_FIELDS = ("T_target_source", "transformation", "transform", "pose")
-"""Fields of a JSON file that may contain the matrix."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +80,8 @@ class PairResult:
         fit, name = self.fits[self.consensus.best], self.candidate.method
         open_motions = f" In the target's frame, {text}." if (text := self.grade.freedom.sentence()) else ""
         overlap = f"overlap {fit.share:.0%} of the source and {fit.target_share:.0%} of the target"
+        if not self.scans.comparable:
+            overlap = f"one cloud is {self.scans.ratio:.1f} times as large as the other, so their overlap says little"
         apart = ", apart from the motions below" if open_motions else ""
         probability = f"probability that it is right{apart}: {self.grade.probability:.0%}"
         if self.grade.name == CONSENSUS:
@@ -138,36 +133,3 @@ def evaluate(scans: Scans, registrations: list[Registration], truth: Matrix | No
 def _poses(posed: list[Registration]) -> Matrix:
     """Return the poses (K, 4, 4)."""
     return np.array([a.pose for a in posed], dtype=np.float64).reshape(-1, 4, 4)
-
-
-def read_truth(file: Path) -> Matrix:
-    """Read the pose (4, 4) from source to target: 16 numbers of a text file, or a matrix or field of a JSON file.
-
-    Raises:
-        InputError: the file is missing, or contains no rigid 4 x 4 matrix.
-    """
-    try:
-        text = file.read_text(encoding="utf-8")
-        T = (
-            _matrix_from_json(json.loads(text))
-            if file.suffix == ".json"
-            else np.array(text.replace(",", " ").split(), dtype=float)
-        )
-        T = T.astype(np.float64).reshape(4, 4)
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        fields = ", ".join(TRUTH_FIELDS)
-        raise InputError(
-            f"--truth {file}: no 4 x 4 matrix ({error}); give 16 numbers, or JSON with {fields}"
-        ) from error
-    if fault := pose_fault(T):
-        raise InputError(
-            f"--truth {file}: {fault.replace('the pose', 'the matrix')}; give a rigid motion "
-            "of the source in the target's unit"
-        )
-    return T
-
-
-def _matrix_from_json(content: Any) -> Matrix:
-    if isinstance(content, dict):
-        content = content[next((name for name in TRUTH_FIELDS if name in content), TRUTH_FIELDS[0])]
-    return np.array(content, dtype=np.float64)

@@ -16,6 +16,7 @@ from bench.planning.catalog import Catalog
 from common import specs
 from common.errors import InputError, unknown
 from common.keys import digest
+from common.kinds import DataKind, data_kind
 from common.text import join_names
 from datasets.conditions import REAL, ConditionSpec
 from datasets.poses import SAMPLERS
@@ -55,6 +56,7 @@ class RunConfig:
         repeats: how often a random method solves each problem.
         batch: pairs per call of methods that support batches.
         more: grids in addition to `methods` x `datasets` x `conditions` x `points`.
+        kind: kind of the data for which methods choose their settings; None for that of each data set.
         tuned: parameters of the methods with tuned settings: a settings file may change under the same name.
     """
 
@@ -78,6 +80,7 @@ class RunConfig:
     repeats: int = 1
     batch: int = 1
     more: tuple[ExtraGrid, ...] = ()
+    kind: DataKind | None = None
     tuned: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -105,9 +108,7 @@ class RunConfig:
 
         Fields added by later versions count only if they are used, so that runs of earlier versions can be continued.
         """
-        values = self.to_json()
-        unused = [name for name in ("repeats", "batch", "more", "tuned") if values[name] in (1, [], {})]
-        return digest(json.dumps({k: v for k, v in values.items() if k not in unused}, sort_keys=True))
+        return configuration_hash(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
         """Return the configuration as plain JSON values: methods, data sets and conditions as their text."""
@@ -127,6 +128,13 @@ class RunConfig:
         """Return how many problems of a group a method gets."""
         share = self.limits.get(method.text, self.limits.get(method.first_name, 1.0))
         return max(1, round(self.problems * share))
+
+
+def configuration_hash(values: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a configuration given as JSON values, see `RunConfig.hash`; what else `run.json` adds is left out."""
+    unused = {name for name in ("repeats", "batch", "more", "kind", "tuned") if values.get(name) in (1, [], None, {})}
+    left_out = unused | {"threshold", "angle_bins"}
+    return digest(json.dumps({k: v for k, v in values.items() if k not in left_out}, sort_keys=True))
 
 
 def _to_json(value: Any) -> Any:
@@ -194,6 +202,7 @@ def from_flags(flags: argparse.Namespace, catalog: Catalog) -> RunConfig:
         repeats=flags.repeats,
         batch=flags.batch,
         more=tuple(_extra_grid(table, catalog) for table in more),
+        kind=data_kind(flags.kind) if flags.kind else None,
     )
     tuned = {method.text: method.build().parameters for method in config.every_method if method.uses_tuned}
     return dataclasses.replace(config, tuned=tuned)
@@ -249,6 +258,7 @@ def _extra_grid(table: Mapping[str, Any], catalog: Catalog) -> ExtraGrid:
 def problems_config(flags: argparse.Namespace, catalog: Catalog) -> RunConfig:
     """Return a configuration without methods and timing, from the flags that select problems."""
     rest = {"methods": [], "threads": 1, "device": "cpu", "timeout": None, "memory_limit": None, "timing_rounds": 0}
+    rest |= {"kind": None}
     return from_flags(argparse.Namespace(**vars(flags) | rest | {"repeats": 1, "batch": 1}), catalog)
 
 

@@ -38,6 +38,7 @@ _OF_RUN = {
     "memory-limit": "memory_limit_gb",
     "repeats": "repeats",
     "batch": "batch",
+    "kind": "kind",
 }
 """Flag to field of the configuration in a `run.json`."""
 
@@ -140,8 +141,8 @@ def _is_a(kind: str, value: Any) -> bool:
 
 def _of_run(config: dict[str, Any]) -> dict[str, Any]:
     """Return the configuration of a run as flags and tables, which give a configuration of the same hash."""
-    config = {"repeats": 1, "batch": 1} | config  # defaults of fields that runs of earlier versions lack
-    flags = {flag: config[field] for flag, field in _OF_RUN.items()}
+    config = {"repeats": 1, "batch": 1, "kind": None} | config  # defaults of fields that runs of earlier versions lack
+    flags = {flag: config[field] for flag, field in _OF_RUN.items() if config[field] is not None}
     flags["methods"] = [*config["methods"], *(["oracle"] if config["oracle"] else [])]
     timing = {key: config[f"timing_{key}"] for key in ("points", "rounds", "budget_s")}
     return flags | {"limits": config["limits"], "timing": timing, "more": config.get("more", [])}

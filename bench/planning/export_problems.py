@@ -39,7 +39,7 @@ def export(file: Path, groups: list[ProblemGroup]) -> dict[str, str]:
     Fields of n problems: `source` and `target` (n, N, 3) float32, `transform` (n, 4, 4) from source to target,
     `source_pose` (n, 4, 4), `evaluation` (n, 500, 3), `information` (n, 6, 6); `source_points` and `target_points` (n,),
     the number of points of each row, after which it is NaN; and one value per problem (n,): `id`, `seed`, `cell` (name of
-    the group), `domain`, `object`, `category`, `symmetry`, `overlap`. An incomplete file is deleted.
+    the group), `domain`, `kind`, `object`, `category`, `symmetry`, `overlap`. An incomplete file is deleted.
 
     Raises:
         InputError: the file exists, or cannot be written.
@@ -69,6 +69,7 @@ class Writer:
         """Append a problem of a group."""
         identity, seed = problem.identity
         row = {"id": identity, "seed": seed, "cell": group.name, "domain": group.domain}
+        row["kind"] = group.kind.value
         row |= {"source_points": len(problem.source), "target_points": len(problem.target)}
         row |= {tag: problem.tags[tag] for tag in ("object", "category", "overlap")}
         row |= {"symmetry": problem.tags["symmetry"] or ""}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from bench.isolation.protocol import Limits, MethodSetup
 from bench.planning.config import ExtraGrid, RunConfig
+from common.kinds import DataKind
 from datasets.base import DataSet, NotEnoughPoints, PairSet
 from datasets.conditions import Clean, ConditionSpec
 from datasets.problems import Problem, ProblemKey, make_problem
@@ -33,6 +34,7 @@ class ProblemGroup:
         skip: the reason why there are no problems, if there are none.
         remarks: remarks of the data set.
         methods: methods that are run on the problems.
+        kind: kind of the data, by the data set or `--kind`.
     """
 
     dataset: DataSetSpec
@@ -44,6 +46,7 @@ class ProblemGroup:
     skip: str = ""
     remarks: tuple[str, ...] = ()
     methods: tuple[MethodSpec, ...] = ()
+    kind: DataKind = DataKind.OBJECTS
 
     @property
     def name(self) -> str:
@@ -102,25 +105,28 @@ def conditions_for(conditions: Iterable[ConditionSpec], dataset: DataSetSpec) ->
 def make_group(config: RunConfig, dataset: DataSetSpec, condition: ConditionSpec, requested: int) -> ProblemGroup:
     """Return one group, with the points that the data set can provide, and at most as many real pairs as there are."""
     source = dataset.open()
+    kind = config.kind or source.kind
     if isinstance(source, PairSet):
         few = len(source) < config.problems
         pairs = range(min(len(source), config.problems))
         real = tuple(ProblemKey(dataset.text, condition.text, requested, i, config.seed, sampler="none") for i in pairs)
         remark = (f"{dataset} has {len(source)} pairs, and each is used once",) if few else ()
         domain, remarks = source.domain, (*source.remarks, *remark)
-        return ProblemGroup(dataset, condition, requested, requested, domain, real, remarks=remarks)
+        return ProblemGroup(dataset, condition, requested, requested, domain, real, remarks=remarks, kind=kind)
     skip, points = "", requested
+    fixed, too_small = source.points_for(requested, condition.value.needed(requested))
     try:
-        points = condition.value.points_available(requested, source.fixed_points)
+        points = condition.value.points_available(requested, fixed)
     except NotEnoughPoints as reason:
-        skip = str(reason)
+        skip = "; ".join(filter(None, (str(reason), too_small)))
     bounds = (config.angles[0], config.angles[-1])
     keys = tuple(
         ProblemKey(dataset.text, condition.text, points, i, config.seed, sampler=config.sampler, angles=bounds)
         for i in range(config.problems)
     )
     domain = domain_of(source, condition.value)
-    return ProblemGroup(dataset, condition, points, requested, domain, keys, skip, source.remarks)
+    remarks = (*source.remarks, *filter(None, [too_small]))
+    return ProblemGroup(dataset, condition, points, requested, domain, keys, skip, remarks, kind=kind)
 
 
 def domain_of(dataset: DataSet | PairSet, condition: Clean) -> str:
@@ -132,7 +138,7 @@ def domain_of(dataset: DataSet | PairSet, condition: Clean) -> str:
 
 def method_setup(config: RunConfig, method: MethodSpec, group: ProblemGroup) -> MethodSetup:
     """Return how a method's process is started for a group."""
-    return MethodSetup(method, group.domain, config.device, config.threads, config.seed)
+    return MethodSetup(method, group.domain, config.device, config.threads, config.seed, group.kind)
 
 
 def make_tasks(config: RunConfig, groups: Iterable[ProblemGroup], done: set[tuple[str, str, int]]) -> list[Task]:

@@ -2,6 +2,6 @@
 
 from bench.report.build import Options, begin_report
 from bench.report.replay import ProblemReplay
-from bench.report.terminal import terminal_summary
+from bench.report.terminal import json_summary, terminal_summary
 
-__all__ = ["Options", "ProblemReplay", "begin_report", "terminal_summary"]
+__all__ = ["Options", "ProblemReplay", "begin_report", "json_summary", "terminal_summary"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,17 +17,20 @@ from bench.report import (
     gaussians,
     html,
     interactive,
+    jobs,
     paper,
     qualitative,
     ranking,
     risk_coverage,
     style,
     tables,
+    trends,
 )
 from bench.report.failure_cases import worst_pairs
-from bench.report.ranking import Errors, GroupKey
-from bench.report.recommendation import Recommendation, recommend
+from bench.report.ranking import GroupKey
+from bench.report.recommendation import recommend
 from bench.report.replay import ProblemReplay
+from bench.report.selection import best_of_each_kind
 from bench.report.table import Table, escaped
 from common.files import write_atomically
 
@@ -44,20 +47,27 @@ class Options:
         against: whether to show the paper's numbers beside ours.
         csv_folder: folder of the run's CSVs, to which the page links.
         folder: folder to write to; created if missing.
+        width: width of figures in inches.
+        sheet: matplotlib style file for figures.
+        coloured: whether LaTeX tables have colours.
     """
 
     criterion: Convention
     against: bool
     csv_folder: Path
     folder: Path
+    width: float = style.WIDTHS["page"]
+    sheet: Path | None = None
+    coloured: bool = False
 
 
 def begin_report(
     loaded: RunData, frames: dict[str, pd.DataFrame], replay: ProblemReplay, options: Options
 ) -> Callable[[], list[Path]]:
-    """Start to draw the figures of a run, and return a function that writes the rest of the report and waits for them.
+    """Write the page, start to draw the figures of a run, and return a function that writes the rest and waits for them.
 
-    The figures of a large run are drawn by worker processes (`figures.draw_all`), so the caller can work meanwhile.
+    The figures of a large run are drawn by worker processes (`jobs.draw_all`), so the caller can work meanwhile. The page is
+    written again at the end, with the figures whose content needs the clouds.
 
     Args:
         loaded: content of the results database.
@@ -68,38 +78,148 @@ def begin_report(
     Returns:
         A function that returns the files written, the HTML page first.
     """
-    folder, criterion = options.folder, options.criterion
-    folder.mkdir(parents=True, exist_ok=True)
-    groups = tables.groups_of(frames["summary"])
-    errors = {group: ranking.errors_of(ranking.select_group(frames["trials"], group), criterion) for group in groups}
-    shown = [p for p in groups if len(ranking.select_group(frames["per_category"], p))]
-    compared = {p: ranking.category_table(_with_kind(frames, p), errors[p], criterion) for p in shown}
-    jobs = [*figures.figures_of(frames, compared, criterion, folder / "figures")]
-    main = paper.main_groups(frames["summary"])
-    jobs += qualitative.grids_of(loaded, frames["trials"], main, criterion, replay, folder / "figures")
-    jobs += gaussians.of_report(loaded, frames["trials"], main, criterion, replay, folder / "figures")
-    jobs += risk_coverage.risks_of(loaded, frames["trials"], main, criterion, folder / "figures")
-    return partial(_finish, loaded, frames, replay, options, errors, compared, figures.draw_all(jobs))
+    options.folder.mkdir(parents=True, exist_ok=True)
+    methods = tuple(sorted(map(str, frames["summary"]["method"].unique())))
+    settings = style.Drawing(methods, options.width, options.sheet)
+    with style.drawing(settings):
+        report = _Report(loaded, frames, replay, options)
+        first = list(report.plain_figures())
+        page = write_atomically(options.folder / "report.html", report.page(first))
+    saved = jobs.draw_all(first, settings)
+
+    def finish() -> list[Path]:
+        with style.drawing(settings):
+            others = list(report.cloud_figures())
+            late = jobs.draw_all(others, settings)
+            files = report.write_tables()
+            drawn = [file for figure in [*saved, *late] for file in figure.files]
+            if others:
+                write_atomically(page, report.page([*first, *others]))
+        return [page, *files, *drawn]
+
+    return finish
 
 
-def _finish(
-    loaded: RunData,
-    frames: dict[str, pd.DataFrame],
-    replay: ProblemReplay,
-    options: Options,
-    errors: dict[GroupKey, Errors],
-    compared: dict[GroupKey, ranking.CategoryTable],
-    saved_figures: Iterator[figures.SavedFigure],
-) -> list[Path]:
-    folder = options.folder
-    all_tables = _build_tables(loaded, frames, errors, compared, options)
-    page = _page(loaded, frames, errors, all_tables, replay, options)
-    return [
-        write_atomically(folder / "report.html", page),
-        write_atomically(folder / "summary.md", _markdown(all_tables)),
-        *_table_files(all_tables, folder / "tables"),
-        *(file for figure in saved_figures for file in figure.files),
-    ]
+class _Report:
+    """Everything of a report that is computed from the frames of a run, by problem group."""
+
+    def __init__(
+        self, loaded: RunData, frames: dict[str, pd.DataFrame], replay: ProblemReplay, options: Options
+    ) -> None:
+        self.loaded, self.frames, self.replay, self.options = loaded, frames, replay, options
+        self.criterion, trials = options.criterion, frames["trials"]
+        self.groups = tables.groups_of(frames["summary"])
+        self.rows = {g: tables.group_records(frames["summary"], g) for g in self.groups}
+        self.evaluated = [g for g in self.groups if any(r["problems"] for r in self.rows[g])]
+        self.errors = {g: ranking.errors_of(ranking.select_group(trials, g), self.criterion) for g in self.groups}
+        self.advice = {g: recommend(self.rows[g], self.errors[g], frames["timing"]) for g in self.groups}
+        self.duels = {g: ranking.duels(e) for g, e in self.errors.items() if len(e.methods) > 1}
+        shown = [g for g in self.groups if len(ranking.select_group(frames["per_category"], g))]
+        self.compared = {
+            g: ranking.category_table(_with_kind(frames, g), self.errors[g], self.criterion) for g in shown
+        }
+
+    @cached_property
+    def tables(self) -> _ReportTables:
+        """All tables."""
+        frames, criterion, against = self.frames, self.criterion, self.options.against
+        beside = {g: paper.beside(g) if against else {} for g in self.groups}
+        theirs = {g: paper.beside(g, "category") if against else {} for g in self.compared}
+        rows, errors = self.rows, self.errors
+        lines = [tables.headline(g, rows[g], self.advice[g], criterion) for g in self.groups]
+        return _ReportTables(
+            [line for line in lines if line],
+            tables.recall_table(rows, self.advice, criterion),
+            {g: tables.summary_table(g, rows[g], errors[g], criterion, beside[g]) for g in self.groups},
+            {g: tables.category_table(g, t, criterion, theirs[g], rows[g]) for g, t in self.compared.items()},
+            {g: tables.duel_table(g, duels, rows[g]) for g, duels in self.duels.items()},
+            tables.duel_list(self.duels),
+            paper.paper_tables(frames["summary"], frames["timing"], errors, criterion, against),
+            _convention_table(frames["trials"], criterion, frames["summary"]),
+        )
+
+    def plain_figures(self) -> Iterator[jobs.FigureJob]:
+        """Yield the figures that need only the frames."""
+        folder, frames, main = self.options.folder / "figures", self.frames, paper.main_groups(self.frames["summary"])
+        yield from figures.figures_of(frames, self.compared, self.advice, self.criterion, folder)
+        rankings = {g: advice.ranking for g, advice in self.advice.items()}
+        yield from trends.trends_of(frames, rankings, self.criterion, folder)
+        yield from trends.times_of(frames["timing"], folder)
+        yield from risk_coverage.risks_of(self.loaded, frames["trials"], main, self.criterion, folder)
+
+    def cloud_figures(self) -> Iterator[jobs.FigureJob]:
+        """Yield the figures that need the clouds of the problems."""
+        folder, main = self.options.folder / "figures", paper.main_groups(self.frames["summary"])
+        arguments = self.criterion, self.replay, folder
+        yield from qualitative.grids_of(self.loaded, self.frames, main, self.advice, *arguments)
+        yield from gaussians.of_report(self.loaded, self.frames["trials"], main, *arguments)
+
+    def write_tables(self) -> list[Path]:
+        """Write the tables of groups, paper and conventions as CSV, Markdown and LaTeX, and the summary."""
+        folder, own = self.options.folder / "tables", self.tables
+        folder.mkdir(parents=True, exist_ok=True)
+        named = {f"summary_{style.slug(*g)}": t for g, t in own.summary.items()}
+        named |= {f"categories_{style.slug(*g)}": t for g, t in own.categories.items()}
+        named |= own.paper | {"conventions": own.conventions, "recall": own.recall, "duels": own.duel_list}
+        texts = {f"{stem}.csv": table.csv() for stem, table in named.items()}
+        texts |= {f"{stem}.md": table.markdown() for stem, table in named.items()}
+        texts |= {f"{stem}.tex": table.latex(self.options.coloured) for stem, table in named.items()}
+        summary = write_atomically(self.options.folder / "summary.md", self._markdown())
+        return [summary, *(write_atomically(folder / name, text) for name, text in texts.items())]
+
+    def _markdown(self) -> str:
+        notes = [f"- {escaped(line)}" for line in [*self.tables.headlines, *self._not_run()]]
+        parts = [table.markdown() for table in self.tables.summary.values()]
+        return "\n".join(["# Summary", "", *notes, "", *parts])
+
+    def _not_run(self) -> list[str]:
+        """Return the line on the methods that were run on nothing; none if all were."""
+        run = {str(r["method"]) for rows in self.rows.values() for r in rows if r["problems"]}
+        every = {str(r["method"]): r for rows in self.rows.values() for r in rows}
+        return list(filter(None, [style.not_run([r for m, r in every.items() if m not in run])]))
+
+    def page(self, drawn: Sequence[jobs.FigureJob]) -> str:
+        """Render the page with the given figures."""
+        run, options, own, loaded = self.loaded.run, self.options, self.tables, self.loaded
+        charts = interactive.all_charts(self.frames, {g: self.advice[g] for g in self.evaluated}, self.criterion)
+        kinds = {str(m): str(k) for m, k in style.ordered_methods(self.frames["summary"])}
+        chosen = {g: best_of_each_kind(self.rows[g], self.advice[g].ranking) for g in self.evaluated}
+        return html.render(
+            html.Selectable(kinds, chosen, paper.main_groups(self.frames["summary"])),
+            charts,
+            self._worst,
+            run=run,
+            criterion=self.criterion,
+            against=options.against,
+            link=Path(os.path.relpath(options.csv_folder.resolve(), options.folder.resolve())).as_posix(),
+            csvs=[f"{name}.csv" for name in self.frames],
+            verdicts=[(g, *tables.verdict(self.rows[g], self.advice[g], self.criterion)) for g in self.evaluated],
+            not_run=self._not_run(),
+            recall=own.recall,
+            summary=own.summary,
+            paper=list(own.paper.values()),
+            categories=own.categories,
+            duels=own.duels,
+            coverage=tables.coverage_table(self.frames["summary"]),
+            failures=tables.failure_table(loaded.outcomes),
+            timing=tables.timing_table(self.frames["timing"]),
+            stages=tables.stage_table(self.frames["stages"]),
+            conventions=list(CONVENTIONS.values()),
+            by_convention=own.conventions,
+            captions={"cdf": figures.CDF_CAPTION, "category": tables.CATEGORY_NOTE},
+            figures=[(job, self._group_of(job)) for job in drawn],
+            weights=_weights(loaded.outcomes),
+            environment=_flat(run.get("environment", {})),
+            config=_flat(run["config"]),
+        )
+
+    @cached_property
+    def _worst(self) -> dict[str, Any]:
+        return worst_pairs(self.loaded, self.frames["trials"], self.criterion, self.replay)
+
+    def _group_of(self, job: jobs.FigureJob) -> GroupKey | None:
+        """Return the group of a figure; None if it shows several."""
+        return next((g for g in self.groups if job.stem.name.endswith(f"_{style.slug(*g)}")), None)
 
 
 def _with_kind(frames: dict[str, pd.DataFrame], group: GroupKey) -> pd.DataFrame:
@@ -112,101 +232,22 @@ def _with_kind(frames: dict[str, pd.DataFrame], group: GroupKey) -> pd.DataFrame
 
 @dataclass(frozen=True)
 class _ReportTables:
-    """All tables of a report, the headlines above them, and the recommendations by group."""
+    """All tables of a report, and the headlines above them."""
 
     headlines: list[str]
-    recommended: dict[GroupKey, Recommendation]
+    recall: Table
     summary: dict[GroupKey, Table]
     categories: dict[GroupKey, Table]
     duels: dict[GroupKey, Table]
+    duel_list: Table
     paper: dict[str, Table]
     conventions: Table
-
-
-def _build_tables(
-    loaded: RunData,
-    frames: dict[str, pd.DataFrame],
-    errors: dict[GroupKey, Errors],
-    compared: dict[GroupKey, ranking.CategoryTable],
-    options: Options,
-) -> _ReportTables:
-    criterion, against = options.criterion, options.against
-    rows = {group: tables.group_records(frames["summary"], group) for group in errors}
-    beside = {group: paper.beside(group) if against else {} for group in errors}
-    theirs = {group: paper.beside(group, "category") if against else {} for group in compared}
-    recommended = {group: recommend(rows[group], e, frames["timing"]) for group, e in errors.items()}
-    lines = [tables.headline(group, rows[group], recommended[group], criterion) for group in errors]
-    return _ReportTables(
-        [line for line in lines if line],
-        recommended,
-        {p: tables.summary_table(p, rows[p], errors[p], criterion, beside[p]) for p in errors},
-        {p: tables.category_table(p, table, criterion, theirs[p], rows[p]) for p, table in compared.items()},
-        {p: tables.duel_table(p, ranking.duels(e), rows[p]) for p, e in errors.items() if len(e.methods) > 1},
-        paper.paper_tables(frames["summary"], frames["timing"], errors, criterion, against),
-        _convention_table(frames["trials"], criterion, frames["summary"]),
-    )
 
 
 def _convention_table(trials: pd.DataFrame, criterion: Convention, summary: pd.DataFrame) -> Table:
     """Build the table of the run under every convention; the chosen one keeps its limits."""
     criteria = [criterion if name == criterion.name else other for name, other in CONVENTIONS.items()]
     return tables.convention_table(by_convention(trials, criteria), {c.name: c for c in criteria}, summary)
-
-
-def _markdown(all_tables: _ReportTables) -> str:
-    notes = [f"- {escaped(line)}" for line in all_tables.headlines]
-    return "\n".join(["# Summary", "", *notes, "", *(table.markdown() for table in all_tables.summary.values())])
-
-
-def _table_files(all_tables: _ReportTables, folder: Path) -> list[Path]:
-    """Write the tables of groups, paper and conventions as CSV, Markdown and LaTeX."""
-    folder.mkdir(parents=True, exist_ok=True)
-    named = {f"summary_{style.slug(*p)}": t for p, t in all_tables.summary.items()}
-    named |= {f"categories_{style.slug(*p)}": t for p, t in all_tables.categories.items()}
-    named |= all_tables.paper | {"conventions": all_tables.conventions}
-    return [
-        write_atomically(folder / f"{stem}.{end}", text)
-        for stem, table in named.items()
-        for end, text in (("csv", table.csv()), ("md", table.markdown()), ("tex", table.latex()))
-    ]
-
-
-def _page(
-    loaded: RunData,
-    frames: dict[str, pd.DataFrame],
-    errors: dict[GroupKey, Errors],
-    all_tables: _ReportTables,
-    replay: ProblemReplay,
-    options: Options,
-) -> str:
-    run, criterion = loaded.run, options.criterion
-    evaluated = [
-        group for group in errors if any(r["problems"] for r in tables.group_records(frames["summary"], group))
-    ]
-    return html.render(
-        interactive.all_charts(frames, {p: all_tables.recommended[p] for p in evaluated}, criterion),
-        worst_pairs(loaded, frames["trials"], criterion, replay),
-        run=run,
-        criterion=criterion,
-        against=options.against,
-        link=Path(os.path.relpath(options.csv_folder.resolve(), options.folder.resolve())).as_posix(),
-        csvs=[f"{name}.csv" for name in frames],
-        headlines=all_tables.headlines,
-        summary=list(all_tables.summary.values()),
-        paper=list(all_tables.paper.values()),
-        categories=list(all_tables.categories.values()),
-        duels=list(all_tables.duels.values()),
-        coverage=tables.coverage_table(frames["summary"]),
-        failures=tables.failure_table(loaded.outcomes),
-        timing=tables.timing_table(frames["timing"]),
-        stages=tables.stage_table(frames["stages"]),
-        conventions=list(CONVENTIONS.values()),
-        by_convention=all_tables.conventions,
-        captions={"cdf": figures.CDF_CAPTION, "category": tables.CATEGORY_NOTE},
-        weights=_weights(loaded.outcomes),
-        environment=_flat(run.get("environment", {})),
-        config=_flat(run["config"]),
-    )
 
 
 def _weights(outcomes: pd.DataFrame) -> list[tuple[str, str]]:

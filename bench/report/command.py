@@ -38,6 +38,11 @@ class ReportRequest:
         against: whether to show the paper's numbers beside ours.
         out: name of the report; None to derive it from runs and convention.
         as_good: whether to compute which wrong poses fit as well as the ground truth, and the ceiling.
+        methods, conditions: the part of the run that is reported; empty for all.
+        width: width of figures, "column" or "page".
+        sheet: matplotlib style file for figures.
+        coloured: whether LaTeX tables have colours.
+        as_json: whether to print the summary as JSON instead of a table.
     """
 
     folders: Sequence[Path]
@@ -48,6 +53,12 @@ class ReportRequest:
     against: bool = False
     out: str | None = None
     as_good: bool = True
+    methods: Sequence[str] = ()
+    conditions: Sequence[str] = ()
+    width: str = "page"
+    sheet: Path | None = None
+    coloured: bool = False
+    as_json: bool = False
 
     @property
     def criterion(self) -> Convention:
@@ -57,7 +68,12 @@ class ReportRequest:
     @property
     def plain(self) -> bool:
         """Whether this is the default report of one run, with its CSVs in the run's folder."""
-        return len(self.folders) == 1 and not self.convention and not self.thresholds and not self.out
+        return len(self.folders) == 1 and not self._changes
+
+    @property
+    def _changes(self) -> bool:
+        """Whether the CSVs differ from those of the run itself."""
+        return bool(self.convention or self.thresholds or self.out or self.methods or self.conditions)
 
     @property
     def folder(self) -> Path:
@@ -69,7 +85,7 @@ class ReportRequest:
         runs = "+".join(folder.resolve().name for folder in self.folders)
         limits = "@" + ",".join(f"{t:g}" for t in self.thresholds) if self.thresholds else ""
         suffix = f".{self.criterion.name}{limits}" if self.convention or self.thresholds else ""
-        return runs + suffix
+        return runs + suffix + (".part" if self.methods or self.conditions else "")
 
 
 def folder_of(run: Path) -> Path:
@@ -106,12 +122,15 @@ def write(request: ReportRequest, console: Console) -> None:
         InputError: see `read`, `bench.evaluation.loader.merge` and `bench.evaluation.conventions.convention`.
     """
     from bench.evaluation import aggregate
-    from bench.report import Options, ProblemReplay, begin_report, terminal_summary
+    from bench.report import Options, ProblemReplay, begin_report, json_summary, terminal_summary
     from bench.report.as_good import add_fits
+    from bench.report.style import WIDTHS
+    from bench.report.subset import subset
 
     criterion = request.criterion
     runs = [read(folder) for folder in request.folders]
     loaded = runs[0] if len(runs) == 1 else merge(runs, [f.name for f in request.folders])
+    loaded = subset(loaded, request.methods, request.conditions)
     replay = ProblemReplay(loaded, request.catalog)
     trials = _trials_for(loaded, criterion, replay)
     if request.as_good:
@@ -120,17 +139,41 @@ def write(request: ReportRequest, console: Console) -> None:
     reports = request.folder
     run_folder.check_report_folder(reports)
     csvs = request.folders[0] if request.plain else reports / "csv"
-    finish = begin_report(loaded, frames, replay, Options(criterion, request.against, csvs, reports))
+    sheet = _checked_sheet(request.sheet)
+    look = WIDTHS[request.width], sheet, request.coloured
+    finish = begin_report(loaded, frames, replay, Options(criterion, request.against, csvs, reports, *look))
     aggregate.write_csvs(frames, csvs)
     if request.plain:
         text = json.dumps(loaded.run, indent=2, ensure_ascii=False)
         write_atomically(csvs / "run.json", text + "\n")
-    finish()
-    console.print(terminal_summary(frames, criterion))
+    places = {"csvs": csvs, "plots": reports, "report": reports / "report.html"}
+    if request.as_json:
+        print(json_summary(frames, criterion, places))
+        finish()
+        return
+    console.print(terminal_summary(frames, criterion, console.width))
     for note in [*_unanswered_notes(loaded, frames["summary"]), *(loaded.run["notes"] if request.plain else [])]:
         console.print(note, highlight=False, soft_wrap=True, markup=False)
-    for label, path in (("CSVs", csvs), ("plots", reports), ("report", reports / "report.html")):
+    for label, path in zip(("CSVs", "plots", "report"), places.values(), strict=True):
         console.print(f"{label:8}{path}", highlight=False, soft_wrap=True)
+    finish()  # the page exists already; figures follow
+
+
+def _checked_sheet(sheet: Path | None) -> Path | None:
+    """Return a matplotlib style file.
+
+    Raises:
+        InputError: it does not exist or is not a style file.
+    """
+    if sheet is None:
+        return None
+    import matplotlib
+
+    try:
+        matplotlib.rc_params_from_file(sheet, use_default_template=False)
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise InputError(f"--style {sheet}: {error}; give a matplotlib style file") from error
+    return sheet.absolute()
 
 
 def _unanswered_notes(loaded: RunData, summary: pd.DataFrame) -> list[str]:

@@ -13,7 +13,7 @@ from bench.evaluation.conventions import Convention
 from bench.evaluation.loader import RunData
 from bench.report import style
 from bench.report.ranking import GROUP_KEY_COLUMNS, display_name, group_title, named_rows
-from bench.report.replay import ProblemReplay, poses_of, subsample
+from bench.report.replay import ProblemReplay, poses_of, subsample, upright
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,11 +36,13 @@ def worst_pairs(loaded: RunData, trials: pd.DataFrame, criterion: Convention, re
     methods, names = [], named_rows(trials)
     clouds: dict[str, dict[str, Any]] = {}
     for method, rows in _worst(trials, criterion):
-        pairs = [
-            _describe_pair(row, pose, criterion, replay, clouds)
-            for row, pose in zip(rows.to_dict("records"), poses_of(loaded, rows), strict=True)
-        ]
-        methods.append({"name": display_name(names[method]), "pairs": [p for p in pairs if p]})
+        pairs = []
+        for row, pose in zip(rows.to_dict("records"), poses_of(loaded, rows), strict=True):
+            problem = replay.problem(str(row["problem"]))
+            if problem is not None:
+                clouds[str(row["problem"])] = encode_clouds(problem) | {"dataset": str(row["dataset"])}
+                pairs.append(describe_pair(row, pose, criterion, replay))
+        methods.append({"name": display_name(names[method]), "method": method, "pairs": pairs})
     data = sorted({str(d) for d in trials["dataset"].unique() if any(c["dataset"] == d for c in clouds.values())})
     licences = [f"{name}: {replay.licence(name)}" for name in data]
     return {
@@ -66,18 +68,14 @@ def _worst(trials: pd.DataFrame, criterion: Convention) -> list[tuple[str, pd.Da
     return worst
 
 
-def _describe_pair(
+def describe_pair(
     row: dict[Any, Any],
     pose: NDArray[np.float64],
     criterion: Convention,
     replay: ProblemReplay,
-    clouds: dict[str, dict[str, Any]],
-) -> dict[str, Any] | None:
+) -> dict[str, Any]:
+    """Return the data of a view: problem, object, error, pose, and the commands that show and repeat it."""
     name = str(row["problem"])
-    problem = replay.problem(name)
-    if problem is None:
-        return None
-    clouds.setdefault(name, _encode_clouds(problem) | {"dataset": str(row["dataset"])})
     error = f"{criterion.label} {style.number(float(row[criterion.metric]))}"
     angle = f"RRE {style.number(float(row['rre_deg']), 2)}°, RTE {style.number(float(row['rte']))}"
     return {
@@ -85,17 +83,20 @@ def _describe_pair(
         "group": group_title(tuple(row[n] for n in GROUP_KEY_COLUMNS)),
         "object": f"{row['category']} · {row['object']}",
         "error": f"{error}, {angle}",
+        "id": "/".join(str(row[n]) for n in GROUP_KEY_COLUMNS),
         "T": _numbers(pose),
+        "show": shlex.join(["python", "bench.py", "show", "RUN", name]),
         "command": command(str(row["method"]), replay.key(name)),
     }
 
 
-def _encode_clouds(problem: Problem) -> dict[str, Any]:
-    """Encode the clouds as 16-bit integers in base 64, with their unit."""
+def encode_clouds(problem: Problem) -> dict[str, Any]:
+    """Encode the clouds as 16-bit integers in base 64, with their unit, the true pose and the motion to the upright frame."""
     source, target = subsample(problem.source, SHOWN), subsample(problem.target, SHOWN)
     unit = float(max(np.abs(source).max(), np.abs(target).max(), 1e-9)) / 32767
     packed = [base64.b64encode(np.round(c / unit).astype("<i2").tobytes()).decode() for c in (source, target)]
-    return {"source": packed[0], "target": packed[1], "unit": unit, "T": _numbers(problem.T_target_source)}
+    motions = {"T": _numbers(problem.T_target_source), "up": _numbers(upright(problem))}
+    return {"source": packed[0], "target": packed[1], "unit": unit} | motions
 
 
 def _numbers(T: NDArray[np.float64]) -> list[float]:

@@ -16,10 +16,11 @@ from bench.isolation.process import MethodProcess
 from bench.isolation.protocol import Limits, MethodSetup
 from bench.planning.tasks import domain_of
 from bench.report import style
-from bench.report.figures import FigureJob
+from bench.report.jobs import FigureJob
+from bench.report.panels import put_title
 from bench.report.qualitative import choose, project
 from bench.report.ranking import GroupKey, select_group
-from bench.report.replay import ProblemReplay
+from bench.report.replay import ProblemReplay, upright
 from bench.storage.outcome import Status
 from common.errors import InputError
 from datasets.conditions import condition
@@ -36,19 +37,20 @@ if TYPE_CHECKING:
 
 CAPTION = (
     "Each row is a problem. Left: the source moved by the true pose, then the target; the colour of a point is that of its most "
-    "probable Gaussian. Right: the Gaussians as circles of one standard deviation, with an opacity by weight. Corresponding "
-    "Gaussians have the same colour: where the colours of source and target agree, the method matches corresponding parts."
+    "probable Gaussian. Right: the heaviest Gaussians as outlines of one standard deviation around a dot at the mean, with a "
+    "width by weight. Corresponding Gaussians have the same colour: where the colours of source and target agree, the method "
+    "matches corresponding parts. All seen from the same direction, objects upright."
 )
 HEADS = ("source", "target", "source's Gaussians", "target's Gaussians")
-_MIN_WEIGHT = 0.01
-"""Gaussians of less weight are not drawn."""
+_HEAVIEST = 12
+"""Number of Gaussians that are outlined: those of most weight in source and target together."""
 _ROWS = 3
 """Problems in the figure of a report."""
 _LIMITS = Limits(timeout=120, memory_gb=8)
 
 
 class MixtureRow(NamedTuple):
-    """A problem: name, points (n, 3) of source and target in the target's frame, and their mixtures."""
+    """A problem: name, points (n, 3) of source and target in the upright frame of the object, and their mixtures."""
 
     name: str
     clouds: tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -88,7 +90,8 @@ def drawn_job(loaded: RunData, replay: ProblemReplay, method: str, problems: lis
         _mixture_row(name, selected[name], mixtures)
         for name, mixtures in zip(problems, _mixtures(replay, method, [selected[n] for n in problems]), strict=True)
     ]
-    return FigureJob(_draw_mixtures, (rows,), "gaussians", f"{method}: latent Gaussians", CAPTION, stem)
+    alt = f"{len(rows)} problems; {len(rows[0].mixtures[0].weights)} Gaussians per cloud: {', '.join(problems)}."
+    return FigureJob(_draw_mixtures, (rows, method), "gaussians", f"Latent Gaussians · {method}", CAPTION, stem, alt)
 
 
 def _mixtures(replay: ProblemReplay, method: str, problems: list[Problem]) -> Iterator[tuple[Gaussians, Gaussians]]:
@@ -97,8 +100,9 @@ def _mixtures(replay: ProblemReplay, method: str, problems: list[Problem]) -> It
     try:
         for problem in problems:
             key = problem.key
-            domain = domain_of(replay.opened(key.dataset), condition(key.condition))
-            setup = MethodSetup(replay.catalog.methods.spec(method), domain, seed=key.seed)
+            dataset = replay.opened(key.dataset)
+            domain = domain_of(dataset, condition(key.condition))
+            setup = MethodSetup(replay.catalog.methods.spec(method), domain, seed=key.seed, kind=dataset.kind)
             if process is None:
                 process = MethodProcess(setup, _LIMITS)
             elif process.setup != setup:
@@ -115,48 +119,59 @@ def _mixtures(replay: ProblemReplay, method: str, problems: list[Problem]) -> It
 
 
 def _mixture_row(name: str, problem: Problem, mixtures: tuple[Gaussians, Gaussians]) -> MixtureRow:
-    T = problem.T_target_source
-    source = mixtures[0]._replace(means=move(T, mixtures[0].means))
-    clouds = move(T, problem.source.astype(np.float64)), problem.target.astype(np.float64)
-    return MixtureRow(f"{problem.tags['category']}\n{name.rsplit('/', 1)[-1]}", clouds, (source, mixtures[1]))
+    up = upright(problem)
+    motions = up @ problem.T_target_source, up
+    source, target = (m._replace(means=move(T, m.means)) for T, m in zip(motions, mixtures, strict=True))
+    clouds = (problem.source, problem.target)
+    first, second = (move(T, c.astype(np.float64)) for T, c in zip(motions, clouds, strict=True))
+    return MixtureRow(f"{problem.tags['category']}\n{name.rsplit('/', 1)[-1]}", (first, second), (source, target))
 
 
-def _draw_mixtures(rows: list[MixtureRow]) -> Figure:
+def _draw_mixtures(rows: list[MixtureRow], method: str) -> Figure:
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(2.3 * len(HEADS) + 0.5, 2.3 * len(rows) + 0.3), layout="constrained")
+    side = (style.figure_width() - 0.4) / len(HEADS)
+    figure = Figure(figsize=(style.figure_width(), 0.8 * side * len(rows) + 0.7), layout="constrained")
     cells = figure.subplots(len(rows), len(HEADS), squeeze=False)
     for line, row in zip(cells, rows, strict=True):
-        count = len(row.mixtures[0].weights)
-        colours = colormaps["turbo"](np.linspace(0.03, 0.97, count))
+        colours = colormaps["turbo"](np.linspace(0.03, 0.97, len(row.mixtures[0].weights)))
+        heaviest = np.argsort(-(row.mixtures[0].weights + row.mixtures[1].weights))[:_HEAVIEST]
         middle = row.clouds[1].mean(axis=0)
         reach = max(float(np.abs(project(np.concatenate(row.clouds) - middle)).max()), 1e-9) * 1.1
         for axes, cloud, mixture in zip(line[:2], row.clouds, row.mixtures, strict=True):
             flat = project(cloud - middle)
-            axes.scatter(*flat.T, c=colours[mixture.shares.argmax(axis=1)], s=3, linewidths=0, rasterized=True)
-        for axes, mixture in zip(line[2:], row.mixtures, strict=True):
-            _circles(axes, mixture, middle, colours)
+            axes.scatter(*flat.T, c=colours[mixture.shares.argmax(axis=1)], s=2, linewidths=0, rasterized=True)
+        for axes, cloud, mixture in zip(line[2:], row.clouds, row.mixtures, strict=True):
+            axes.scatter(*project(cloud - middle).T, color="#c8cbd0", s=0.8, linewidths=0, rasterized=True)
+            _outlines(axes, mixture, heaviest, middle, colours)
         for axes in line:
             style.frame_picture(axes, reach)
-        line[0].set_ylabel(style.label(row.name.split("\n")[0], 16) + "\n" + row.name.split("\n")[-1], fontsize=8)
+        line[0].set_ylabel(style.label(row.name.split("\n")[0], 16) + "\n" + row.name.split("\n")[-1], fontsize=7)
     for axes, head in zip(cells[0], HEADS, strict=True):
-        axes.set_title(head, fontsize=9)
+        axes.set_title(head, fontsize=8, loc="center")
+    put_title(figure, "Latent Gaussians", method)
     return figure
 
 
-def _circles(axes: Axes, mixture: Gaussians, middle: NDArray[np.float64], colours: NDArray[np.float64]) -> None:
-    """Draw the Gaussians, the widest first so that none is hidden, and a dot at each mean."""
+def _outlines(
+    axes: Axes,
+    mixture: Gaussians,
+    heaviest: NDArray[np.intp],
+    middle: NDArray[np.float64],
+    colours: NDArray[np.float64],
+) -> None:
+    """Draw the outline of each of the heaviest Gaussians and a dot at its mean; the heavier, the wider the line."""
     from matplotlib.patches import Circle
 
     flat = project(mixture.means - middle)
-    for j in np.argsort(-mixture.radii):
-        if mixture.weights[j] >= _MIN_WEIGHT:
-            opacity = min(0.9, 0.15 + 3 * mixture.weights[j])
-            axes.add_patch(
-                Circle(tuple(flat[j]), mixture.radii[j], color=colours[j], alpha=0.35 * opacity, linewidth=0)
-            )
-            axes.plot(*flat[j], "o", color=colours[j], markersize=4, alpha=opacity)
+    largest = max(float(mixture.weights.max()), 1e-9)
+    for j in heaviest:
+        width = 0.5 + 1.5 * float(mixture.weights[j]) / largest
+        axes.add_patch(
+            Circle(tuple(flat[j]), mixture.radii[j], edgecolor=colours[j], facecolor="none", linewidth=width)
+        )
+        axes.plot(*flat[j], "o", color=colours[j], markersize=3)
 
 
 def of_report(

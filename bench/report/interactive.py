@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from bench.evaluation.aggregate import all_angles
 from bench.evaluation.conventions import Convention
 from bench.report import style
-from bench.report.ranking import GroupKey, below_floor, display_name, pareto_front, select_group
+from bench.report.figures import error_axis
+from bench.report.ranking import GroupKey, Ranking, below_floor, display_name, pareto_front, select_group
 from bench.report.recommendation import Recommendation
+from bench.report.selection import by_rank
 from bench.report.tables import Row, group_records
 
 if TYPE_CHECKING:
@@ -25,7 +27,6 @@ STEPS = 160
 MIN_ERROR = 1e-6
 """Smaller errors are drawn at this value, so that a logarithmic axis can show exact poses."""
 
-_DASH = {"local": "dashdot", "global": "solid", "learned": "solid", "control": "dot"}
 _SYMBOL = {
     "o": "circle",
     "s": "square",
@@ -51,11 +52,11 @@ def _line_of(row: Row) -> dict[str, Any]:
 def _line(method: str, kind: str) -> dict[str, Any]:
     """Return name, line and marker of a method, as in the figures."""
     look = style.look(method, kind)
-    dash = "dash" if look.refined and kind != "control" else _DASH.get(kind, "solid")
     symbol = _SYMBOL[look.marker] + ("-open" if look.refined else "")
     return {
         "name": _escape(method),
-        "line": {"color": look.colour, "dash": dash, "width": look.width + 0.3},
+        "meta": method,
+        "line": {"color": look.colour, "dash": look.dash, "width": look.width + 0.3},
         "marker": {"color": look.colour, "symbol": symbol, "size": 8},
     }
 
@@ -70,10 +71,10 @@ def _rounded(values: Any) -> list[float | None]:
     return [float(f"{v:.5g}") if np.isfinite(v) else None for v in np.asarray(values, dtype=float)]
 
 
-def cdf(curves: pd.DataFrame, rows: list[Row], criterion: Convention) -> Chart:
-    """Build the error CDFs of a group; a diamond where a curve reaches 1."""
+def cdf(curves: pd.DataFrame, rows: list[Row], criterion: Convention, ranking: Ranking | None = None) -> Chart:
+    """Build the error CDFs of a group, the best method first; a diamond where a curve reaches 1."""
     traces = []
-    for row in sorted(rows, key=lambda r: (below_floor(r), -np.nan_to_num(r["recall"]), str(r["method"]))):
+    for row in by_rank(rows, ranking):
         mine = curves[curves["method"] == row["method"]]
         x, y = np.maximum(mine[criterion.metric].to_numpy(), MIN_ERROR), mine["fraction"].to_numpy()
         kept = _reduced_rows(y)
@@ -88,15 +89,17 @@ def cdf(curves: pd.DataFrame, rows: list[Row], criterion: Convention) -> Chart:
             | {"name": share + look["name"], "mode": "lines+markers", "x": _rounded(x[kept]), "y": _rounded(y[kept])}
             | {"hovertemplate": hover}
         )
-    line = [] if criterion.threshold is None else [_vertical_line(criterion.threshold)]
-    right = 1.0 if criterion.unit == "units of the cloud" else None
-    axis = {"title": {"text": f"{criterion.label} ({criterion.unit})"}, "range": [0, right] if right else None}
+    lines = [] if criterion.threshold is None else [_vertical_line(criterion.threshold)]
+    shown = curves[~curves["method"].isin([str(r["method"]) for r in rows if r["kind"] == "control"])]
+    axis = error_axis(shown[criterion.metric].to_numpy(dtype=float), criterion)
+    limits: list[float] = [float(np.log10(axis.low)), float(np.log10(axis.high))] if axis.log else [0.0, axis.high]
+    x_axis = {"title": {"text": f"{criterion.label} ({criterion.unit})"}, "range": limits}
     layout = {
-        "xaxis": axis,
+        "xaxis": x_axis | {"type": "log" if axis.log else "linear"},
         "yaxis": {"title": {"text": "share of problems"}, "range": [0, 1.03]},
-        "shapes": line,
+        "shapes": lines,
     }
-    return {"data": traces, "layout": layout, "log": "xaxis"}
+    return {"data": traces, "layout": layout, "log": "xaxis", "linear": [0, axis.high]}
 
 
 def _reduced_rows(y: NDArray[np.float64]) -> NDArray[np.intp]:
@@ -122,6 +125,7 @@ def pareto(rows: list[Row], recommendation: Recommendation) -> Chart:
         error = {
             "type": "data",
             "symmetric": False,
+            "color": _line_of(row)["line"]["color"],
             "array": _rounded([high]),
             "arrayminus": _rounded([low]),
             "thickness": 1,
@@ -136,7 +140,7 @@ def pareto(rows: list[Row], recommendation: Recommendation) -> Chart:
         "xaxis": {"title": {"text": f"time for one pair, {how} (ms)"}, "type": "log"},
         "yaxis": {"title": {"text": "recall (failures count)"}, "range": [-0.03, 1.05]},
     }
-    return {"data": traces, "layout": axes}
+    return {"data": traces, "layout": axes, "labels": True}
 
 
 def _front(rows: Sequence[Row], ms: Mapping[str, float]) -> dict[str, Any]:
@@ -208,23 +212,18 @@ def times(timing: pd.DataFrame) -> Chart:
 
 def all_charts(
     frames: dict[str, pd.DataFrame], recommended: Mapping[GroupKey, Recommendation], criterion: Convention
-) -> dict[str, list[tuple[GroupKey | None, Chart]]]:
-    """Build every chart of the page by section, each with its problem group."""
-    charts: dict[str, list[tuple[GroupKey | None, Chart]]] = {
-        "cdf": [],
-        "pareto": [],
-        "angle": [],
-        "overlap": [],
-        "time": [],
-    }
-    for group, recommendation in recommended.items():
-        rows = group_records(frames["summary"], group)
-        charts["cdf"].append((group, cdf(select_group(frames["cdf"], group), rows, criterion)))
+) -> dict[str, dict[GroupKey | None, Chart]]:
+    """Build every chart of the page by section and problem group; times are of all groups."""
+    charts: dict[str, dict[GroupKey | None, Chart]] = {"pareto": {}, "cdf": {}, "angle": {}, "overlap": {}, "time": {}}
+    for group, advice in recommended.items():
+        rows = [r for r in group_records(frames["summary"], group) if r["problems"]]
+        charts["cdf"][group] = cdf(select_group(frames["cdf"], group), rows, criterion, advice.ranking)
         if criterion.limits:
-            charts["pareto"].append((group, pareto(rows, recommendation)))
+            charts["pareto"][group] = pareto(rows, advice)
         for name, title in (("angle", "rotation angle (°)"), ("overlap", "overlap (share of the source)")):
             chart = by_bins(select_group(frames[f"by_{name}"], group), rows, name, title, criterion)
-            charts[name] += [(group, chart)] if chart else []
+            if chart:
+                charts[name][group] = chart
     if len(frames["timing"]):
-        charts["time"].append((None, times(frames["timing"])))
+        charts["time"][None] = times(frames["timing"])
     return charts

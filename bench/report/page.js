@@ -1,14 +1,3 @@
-"use strict";
-const $$ = (selector, parent = document) => [...parent.querySelectorAll(selector)];
-const cssVar = name => {
-  const probe = document.createElement("span");
-  probe.style.color = `var(${name})`;
-  document.body.append(probe);
-  const colour = getComputedStyle(probe).color;
-  probe.remove();
-  return colour;
-};
-
 // Tables. Sort by a column: numbers by data-v (unknown last), other cells as text; a second click reverses the order.
 // Methods with too few problems to be ranked stay last.
 for (const button of $$("table .sort")) button.addEventListener("click", () => {
@@ -31,21 +20,82 @@ for (const button of $$("table .sort")) button.addEventListener("click", () => {
   body.append(...sorted.filter(row => !few(row)), ...sorted.filter(few));
 });
 
-// Filter: show the rows that contain every word.
-for (const input of $$("input[type=search]")) input.addEventListener("input", () => {
-  const words = input.value.toLowerCase().split(/\s+/).filter(Boolean), rows = [...document.getElementById(input.dataset.table).tBodies[0].rows];
+// Selection: one problem group and a set of methods, which all tables, charts and views show.
+const page = JSON.parse(document.getElementById("page").textContent);
+const form = document.getElementById("select");
+const groupOf = Object.fromEntries(page.groups.map(g => [g.id, g]));
+const selection = { group: page.first, methods: new Set() };
+const fill = (name, values, value) => {
+  const select = form.elements[name];
+  select.replaceChildren(...values.map(v => new Option(v, v)));
+  select.value = values.includes(value) ? value : values[0];
+  select.disabled = values.length < 2;
+  return select.value;
+};
+const unique = values => [...new Set(values)];
+function fillGroups(wanted) {  // each list holds what exists for the choice before it
+  const sets = page.groups, dataset = fill("dataset", unique(sets.map(g => g.dataset)), wanted.dataset);
+  const own = sets.filter(g => g.dataset === dataset), condition = fill("condition", unique(own.map(g => g.condition)), wanted.condition);
+  const last = own.filter(g => g.condition === condition), points = fill("points", unique(last.map(g => g.points)), wanted.points);
+  return last.find(g => g.points === points)?.id ?? "";
+}
+const boxes = name => $$(`input[name=${name}]`, form);
+function chosenMethods() {
+  const mode = form.elements.mode.value, kinds = new Set(boxes("kind").filter(b => b.checked).map(b => b.value));
+  if (!mode) return new Set(boxes("method").filter(b => b.checked).map(b => b.value));
+  const best = groupOf[selection.group]?.best ?? [], controls = Object.keys(page.kinds).filter(m => page.kinds[m] === "control");
+  const names = mode === "all" || !best.length ? Object.keys(page.kinds) : [...best, ...controls];
+  return new Set(names.filter(m => kinds.has(page.kinds[m])));
+}
+const visible = name => name === undefined || selection.methods.has(name);
+
+// Rows: shown if their method and group are selected and they contain every word of the table's filter.
+const filters = new Map($$("input[type=search]").map(input => [document.getElementById(input.dataset.table), input]));
+function filterTable(table) {
+  const input = filters.get(table), words = input.value.toLowerCase().split(/\s+/).filter(Boolean), rows = [...table.tBodies[0].rows];
   let shown = 0;
   for (const row of rows) {
-    const text = row.textContent.toLowerCase();
-    row.hidden = !words.every(word => text.includes(word));
+    const here = visible(row.dataset.m) && (!row.dataset.g || row.dataset.g === selection.group);
+    row.hidden = !here || (words.length && !words.every(word => row.textContent.toLowerCase().includes(word)));
     shown += !row.hidden;
   }
-  input.parentElement.querySelector("output").value = words.length ? `${shown} of ${rows.length} rows` : "";
+  $$("th", table).forEach((head, i) => {
+    const hide = !visible(head.dataset.m);
+    if (head.hidden !== hide) { head.hidden = hide; for (const row of rows) row.cells[i].hidden = hide; }
+  });
+  input.parentElement.querySelector("output").value = shown < rows.length ? `${shown} of ${rows.length} rows` : "";
+}
+for (const [table, input] of filters) input.addEventListener("input", () => filterTable(table));
+
+function select() {
+  selection.methods = chosenMethods();
+  if (form.elements.mode.value) for (const box of boxes("method")) box.checked = selection.methods.has(box.value);
+  document.getElementById("shown").value = `${selection.methods.size} of ${Object.keys(page.kinds).length} methods`;
+  for (const part of $$(".of-group, figure.saved[data-g]")) part.hidden = part.dataset.g !== selection.group;
+  for (const button of $$("#verdict button")) button.setAttribute("aria-pressed", button.dataset.g === selection.group);
+  for (const table of filters.keys()) filterTable(table);
+  for (const div of $$(".chart")) {
+    div.closest("figure").hidden = !chartOf(div);
+    if (drawn.has(div)) draw(div);
+  }
+  listMethods();
+}
+form.addEventListener("submit", event => event.preventDefault());
+form.addEventListener("change", event => {
+  const values = Object.fromEntries(["dataset", "condition", "points"].map(n => [n, form.elements[n].value]));
+  if (event.target.name === "method") { for (const radio of boxes("mode")) radio.checked = false; }
+  if (event.target.tagName === "SELECT") selection.group = fillGroups(values);
+  select();
+});
+for (const button of $$("#verdict button")) button.addEventListener("click", () => {
+  selection.group = fillGroups(groupOf[button.dataset.g]);
+  select();
 });
 
 // Charts, drawn when scrolled near the window, and before printing.
 const charts = JSON.parse(document.getElementById("charts").textContent);
 const drawn = new Set();
+const chartOf = div => charts[div.dataset.chart][""] ?? charts[div.dataset.chart][selection.group];
 const theme = () => {
   const text = cssVar("--text"), rule = cssVar("--rule");
   const axis = { gridcolor: rule, zerolinecolor: rule, linecolor: text, tickcolor: text };
@@ -58,17 +108,24 @@ function load() {  // plotly.js is embedded as text and parsed with the first ch
   document.head.append(script);
 }
 function draw(div) {
-  if (drawn.has(div)) return;
+  const chart = chartOf(div);
+  if (!chart) return;
   drawn.add(div);
   load();
-  const chart = charts[div.dataset.chart], { text, axis, card } = theme();
-  const layout = structuredClone(chart.layout), narrow = div.clientWidth < 520;
+  const { text, axis, card } = theme(), layout = structuredClone(chart.layout), narrow = div.clientWidth < 520;
   for (const name of Object.keys(layout).filter(n => /^[xy]axis/.test(n))) Object.assign(layout[name], axis, { automargin: true });
+  const data = structuredClone(chart.data).filter(trace => visible(trace.meta));
   Object.assign(layout, {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: text, size: 12 }, hovermode: "closest",
-    hoverlabel: { bgcolor: card, font: { color: text } }, margin: { l: 60, r: 10, t: 10, b: 50 },
+    hoverlabel: { bgcolor: card, font: { color: text } }, margin: { l: 55, r: 10, t: 10, b: 45 }, showlegend: !chart.labels,
     legend: narrow ? { orientation: "h", yref: "container", y: 0, yanchor: "bottom" } : {},
   });
+  const log = document.querySelector(`button.log[data-for="${div.id}"]`);
+  if (log) {
+    const on = log.dataset.chosen ? log.getAttribute("aria-pressed") === "true" : layout[chart.log].type === "log";
+    log.setAttribute("aria-pressed", on);
+    if (on !== (layout[chart.log].type === "log")) setLog(layout[chart.log], on, chart);
+  }
   if (narrow && layout.xaxis2) {  // one above the other
     div.style.height = "900px";
     for (const name of ["xaxis", "xaxis2"]) layout[name].domain = [0, 1];
@@ -76,36 +133,64 @@ function draw(div) {
     Object.assign(layout.yaxis2, { domain: [0, 0.43], anchor: "x2" });
     layout.xaxis2.anchor = "y2";
   }
-  Plotly.newPlot(div, structuredClone(chart.data), layout, { responsive: true, displaylogo: false, displayModeBar: false });
+  Plotly.react(div, data, layout, { responsive: true, displaylogo: false, displayModeBar: false });
+  if (chart.labels) placeLabels(div, data.filter(trace => trace.meta !== undefined));
 }
-function recolour() {
-  const { text, axis, card } = theme();
-  for (const div of drawn) {
-    const change = { "font.color": text, "hoverlabel.bgcolor": card, "hoverlabel.font.color": text };
-    for (const name of Object.keys(charts[div.dataset.chart].layout).filter(n => /^[xy]axis/.test(n)))
-      for (const [key, value] of Object.entries(axis)) change[`${name}.${key}`] = value;
-    Plotly.relayout(div, change);
-  }
+function setLog(axis, on, chart) {
+  axis.type = on ? "log" : "linear";
+  delete axis.range;
+  if (!on && chart.linear) axis.range = chart.linear; else axis.autorange = true;
+}
+// Labels beside points: each in the first of several places that is free of other labels and points.
+function placeLabels(div, traces) {
+  const { xaxis, yaxis } = div._fullLayout, size = 11, taken = [], { text } = theme();
+  const points = traces.map(t => [xaxis.d2p(t.x[0]), yaxis.d2p(t.y[0])]);
+  for (const [x, y] of points) taken.push([x - 6, y - 6, x + 6, y + 6]);
+  const overlap = (a, b) => Math.max(0, Math.min(a[2], b[2]) - Math.max(a[0], b[0])) * Math.max(0, Math.min(a[3], b[3]) - Math.max(a[1], b[1]));
+  const order = traces.map((t, i) => i).sort((a, b) => traces[b].y[0] - traces[a].y[0]);
+  const place = (x, y, leader) => leader ? { ax: x, ay: y, showarrow: true } : { xshift: x, yshift: -y, showarrow: false };
+  const annotations = order.map(i => {
+    const [x, y] = points[i], width = traces[i].name.length * size * 0.56, places = [];
+    for (const far of [10, 20, 34, 52]) for (const angle of [0, 180, -35, 35, -145, 145, -90, 90]) {
+      const dx = far * Math.cos(angle * Math.PI / 180), dy = far * Math.sin(angle * Math.PI / 180);
+      const middle = x + dx + Math.sign(Math.round(dx)) * width / 2, box = [middle - width / 2, y + dy - size / 2 - 1, middle + width / 2, y + dy + size / 2 + 1];
+      const out = Math.max(0, -box[0]) + Math.max(0, box[2] - xaxis._length) + Math.max(0, -box[1]) + Math.max(0, box[3] - yaxis._length);
+      places.push([taken.reduce((sum, b) => sum + overlap(box, b), 0) + 50 * out + far, box, far]);
+    }
+    const [, box, far] = places.reduce((a, b) => b[0] < a[0] ? b : a);
+    taken.push(box);
+    return { x: traces[i].x[0], y: traces[i].y[0], xref: "x", yref: "y", text: traces[i].name, font: { size, color: text }, borderpad: 0,
+      ...place((box[0] + box[2]) / 2 - x, (box[1] + box[3]) / 2 - y, far > 15), arrowhead: 0, arrowwidth: 0.7, arrowcolor: traces[i].line.color };
+  });
+  for (const a of annotations) if (xaxis.type === "log") a.x = Math.log10(a.x);
+  Plotly.relayout(div, { annotations });
 }
 for (const button of $$("button.log")) button.addEventListener("click", () => {
-  const div = document.getElementById(button.dataset.for), chart = charts[div.dataset.chart], name = chart.log;
+  const div = document.getElementById(button.dataset.for);
+  button.dataset.chosen = "1";
+  button.setAttribute("aria-pressed", button.getAttribute("aria-pressed") !== "true");
   draw(div);
-  const log = button.getAttribute("aria-pressed") !== "true", range = chart.layout[name].range;
-  button.setAttribute("aria-pressed", log);
-  const back = range ? { [`${name}.range`]: range } : { [`${name}.autorange`]: true };
-  Plotly.relayout(div, { [`${name}.type`]: log ? "log" : "linear", ...(log ? { [`${name}.autorange`]: true } : back) });
 });
 addEventListener("DOMContentLoaded", () => {
   const seen = new IntersectionObserver(entries => {
-    for (const { target, isIntersecting } of entries) if (isIntersecting) { seen.unobserve(target); draw(target); }
-  }, { rootMargin: "500px" });
+    for (const { target, isIntersecting } of entries) if (isIntersecting && chartOf(target)) { seen.unobserve(target); draw(target); }
+  }, { rootMargin: "300px" });
   for (const div of $$(".chart")) seen.observe(div);
 });
-addEventListener("beforeprint", () => $$(".chart").forEach(draw));
+addEventListener("beforeprint", () => {
+  for (const details of $$("details:not(.choose)")) details.open = true;
+  $$(".chart").forEach(draw);
+});
+for (const image of $$("figure.saved img")) image.addEventListener("error", () => { image.closest("figure").remove(); });
+function openTarget() {  // a link into a folded part opens it
+  const target = location.hash && document.getElementById(location.hash.slice(1));
+  if (target) { for (let d = target.closest("details"); d; d = d.parentElement.closest("details")) d.open = true; target.scrollIntoView(); }
+}
+addEventListener("hashchange", openTarget);
 
 // Light and dark: the setting of the system until the reader chooses.
 const scheme = matchMedia("(prefers-color-scheme: dark)");
-const repaint = () => { recolour(); paint(); };
+const repaint = () => { drawn.forEach(draw); paint(); };
 document.getElementById("theme").addEventListener("click", () => {
   const now = document.documentElement.dataset.theme || (scheme.matches ? "dark" : "light");
   document.documentElement.dataset.theme = now === "dark" ? "light" : "dark";
@@ -113,70 +198,26 @@ document.getElementById("theme").addEventListener("click", () => {
 });
 scheme.addEventListener("change", repaint);
 
-// Worst pairs: three views that rotate together, by pointer or arrow keys.
-const worst = JSON.parse(document.getElementById("worst").textContent);
-const viewer = document.getElementById("viewer");
-const view = { yaw: 0.6, pitch: 0.4, zoom: 1, pair: null };
-function unpacked(text, unit) {
-  const bytes = Uint8Array.from(atob(text), c => c.charCodeAt(0)), numbers = new DataView(bytes.buffer), points = [];
-  for (let i = 0; i + 5 < bytes.length; i += 6) points.push([0, 2, 4].map(o => numbers.getInt16(i + o, true) * unit));
-  return points;
-}
-const moved = (T, points) => T === null ? points : points.map(([x, y, z]) => [0, 4, 8].map(r => T[r] * x + T[r + 1] * y + T[r + 2] * z + T[r + 3]));
-function choose(method, index) {
-  const pair = worst.methods[method].pairs[index], cloud = worst.clouds[pair.problem];
-  const source = unpacked(cloud.source, cloud.unit), target = unpacked(cloud.target, cloud.unit);
-  const middle = [0, 1, 2].map(a => target.reduce((sum, p) => sum + p[a], 0) / Math.max(target.length, 1));
-  const shift = points => points.map(p => p.map((v, a) => v - middle[a]));
-  view.pair = { target: shift(target), sources: [null, pair.T, cloud.T].map(T => shift(moved(T, source))) };
-  view.size = Math.max(...[view.pair.target, ...view.pair.sources.slice(0, 2)].flat().map(p => Math.hypot(...p)), 1e-9);
-  for (const [name, text] of Object.entries({ problem: pair.problem, object: pair.object, error: pair.error, command: pair.command }))
-    viewer.querySelector(`[data-show=${name}]`).textContent = text;
-  paint();
-}
-function paint() {
-  if (!viewer || !view.pair) return;
-  const colours = [cssVar("--target"), cssVar("--source")], [cy, sy, cp, sp] = [Math.cos(view.yaw), Math.sin(view.yaw), Math.cos(view.pitch), Math.sin(view.pitch)];
-  $$("canvas", viewer).forEach((canvas, i) => {
-    const width = canvas.clientWidth * devicePixelRatio;
-    canvas.width = canvas.height = width;
-    const pen = canvas.getContext("2d"), scale = 0.48 * width / view.size * view.zoom, dot = Math.max(width / 120, 2);
-    const points = [...view.pair.target.map(p => [p, 0]), ...view.pair.sources[i].map(p => [p, 1])].map(([[x, y, z], c]) => {
-      const u = cy * x + sy * z, w = cy * z - sy * x;
-      return [u, cp * y - sp * w, sp * y + cp * w, c];
-    }).sort((a, b) => a[2] - b[2]);
-    for (const [u, v, w, c] of points) {
-      pen.globalAlpha = 0.7 + 0.3 * Math.max(-1, Math.min(1, w / view.size));
-      pen.fillStyle = colours[c];
-      pen.fillRect(width / 2 + scale * u, width / 2 - scale * v, dot, dot);
-    }
-  });
-}
-function turn(yaw, pitch) {
-  view.yaw += yaw;
-  view.pitch = Math.max(-1.57, Math.min(1.57, view.pitch + pitch));
-  requestAnimationFrame(paint);
-}
+let listMethods = () => {};
 if (viewer) {
   const [method, pair] = ["method", "pair"].map(n => viewer.querySelector(`select[name=${n}]`));
-  worst.methods.forEach((m, i) => method.add(new Option(m.name, i)));
   const listPairs = () => {
     pair.replaceChildren(...worst.methods[method.value].pairs.map((p, i) => new Option(`${i + 1}: ${p.group}, ${p.error}`, i)));
-    choose(method.value, 0);
+    const here = worst.methods[method.value].pairs.findIndex(p => p.id === selection.group);
+    pair.value = Math.max(here, 0);
+    choose(method.value, pair.value);
+  };
+  listMethods = () => {
+    const before = method.selectedOptions[0]?.text, own = worst.methods.map((m, i) => [m, i]).filter(([m]) => visible(m.method));
+    const shown = own.length ? own : worst.methods.map((m, i) => [m, i]);
+    method.replaceChildren(...shown.map(([m, i]) => new Option(m.name, i)));
+    method.value = shown.find(([m]) => m.name === before)?.[1] ?? shown[0][1];
+    listPairs();
   };
   method.addEventListener("change", listPairs);
   pair.addEventListener("change", () => choose(method.value, pair.value));
-  for (const canvas of $$("canvas", viewer)) {
-    canvas.addEventListener("pointerdown", e => canvas.setPointerCapture(e.pointerId));
-    canvas.addEventListener("pointermove", e => { if (e.buttons) turn(-e.movementX / 120, e.movementY / 120); });
-    canvas.addEventListener("keydown", e => {
-      const step = { ArrowLeft: [0.1, 0], ArrowRight: [-0.1, 0], ArrowUp: [0, -0.1], ArrowDown: [0, 0.1] }[e.key];
-      if (step) turn(...step);
-      else if (e.key === "+" || e.key === "-") { view.zoom *= e.key === "+" ? 1.15 : 1 / 1.15; paint(); }
-      else return;
-      e.preventDefault();
-    });
-  }
-  addEventListener("resize", paint);
-  listPairs();
+  listen();
 }
+selection.group = fillGroups(groupOf[page.first] ?? {});
+select();
+openTarget();

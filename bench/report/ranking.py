@@ -238,11 +238,15 @@ def pareto_front(
 
 
 class CategoryTable(NamedTuple):
-    """Frames category × method: mean error over answered, whether problems were left unanswered, and whether to print it bold."""
+    """Frames category × method: mean error over answered, whether problems were left unanswered, and whether to print it bold.
+
+    `problems` is the number of problems of each category, of the method with most of them.
+    """
 
     mean: pd.DataFrame
     partly: pd.DataFrame
     best: pd.DataFrame
+    problems: pd.Series[int]
 
 
 def category_table(rows: pd.DataFrame, errors: Errors, criterion: Convention) -> CategoryTable:
@@ -260,13 +264,15 @@ def category_table(rows: pd.DataFrame, errors: Errors, criterion: Convention) ->
     partly = text.pivot(**axes, values="partly").reindex(columns=names).fillna(True).astype(bool)
     winners = {c: lowest_error(errors.in_category(c)) for c in mean.index}
     best = [[winners[category] == method for method in names] for category in mean.index]
-    return CategoryTable(mean, partly, pd.DataFrame(best, index=mean.index, columns=mean.columns, dtype=bool))
+    bold = pd.DataFrame(best, index=mean.index, columns=mean.columns, dtype=bool)
+    return CategoryTable(mean, partly, bold, text.groupby("category")["problems"].max().reindex(mean.index))
 
 
 class Duel(NamedTuple):
     """Counts of problems where a method's error is lower, tied, or higher than another's, and their significance.
 
-    `tested` is false, and the pair in no family of tests, if a method or the pair has too few problems.
+    `tested` is false, and the pair in no family of tests, if a method or the pair has too few problems. `p` is the p value of
+    the sign test, `adjusted` that with Holm's correction; NaN if not tested.
     """
 
     wins: int
@@ -274,6 +280,8 @@ class Duel(NamedTuple):
     losses: int
     separable: bool
     tested: bool
+    p: float = float("nan")
+    adjusted: float = float("nan")
 
 
 def duels(errors: Errors) -> dict[tuple[str, str], Duel]:
@@ -290,11 +298,13 @@ def duels(errors: Errors) -> dict[tuple[str, str], Duel]:
             p_values[i, j] = statistics.paired_signs_p(signs, names[i], names[j], cluster=errors.cluster[shared])
         wins, ties, losses = (int((signs == s).sum()) for s in (1, 0, -1))
         duel_of[i, j] = Duel(wins, ties, losses, False, tested)
-    significant = statistics.holm(list(p_values.values())) < statistics.ALPHA
+    adjusted = dict(zip(p_values, map(float, statistics.holm(list(p_values.values()))), strict=True))
     result = {}
-    separable = dict(zip(p_values, map(bool, significant), strict=True))
     for (i, j), duel in duel_of.items():
-        here = duel._replace(separable=separable.get((i, j), False))
+        here = duel
+        if (i, j) in adjusted:
+            separable = adjusted[i, j] < statistics.ALPHA
+            here = duel._replace(separable=separable, p=p_values[i, j], adjusted=adjusted[i, j])
         result[names[i], names[j]] = here
         result[names[j], names[i]] = here._replace(wins=here.losses, losses=here.wins)
     return result

@@ -53,12 +53,16 @@ class ProblemReplay:
     def problem(self, problem: str) -> Problem | None:
         """Return a problem with the clouds of the run; None if they are unavailable, with the reason in `missing`."""
         key = self.key(problem)
-        problem_again = self._generate(key)
+        problem_again = self.generate(problem)
         digest = self.loaded.problems["digest"].iloc[self._rows[problem]]
         if problem_again is not None and problem_again.sha256() != digest:
             self.missing[key.dataset] = "the data on this machine give other clouds than those of the run"
             return None
         return problem_again
+
+    def generate(self, problem: str) -> Problem | None:
+        """Return what the key of a problem gives here, be it equal or not; None if that is unavailable."""
+        return self._generate(self.key(problem))
 
     def _generate(self, key: ProblemKey) -> Problem | None:
         if key.dataset in self._unavailable:
@@ -111,6 +115,17 @@ def poses_of(loaded: RunData, trials: pd.DataFrame) -> NDArray[np.float64]:
     poses = loaded.outcomes[POSE_COLUMNS].to_numpy()[accuracy[trials.index.to_numpy()]]
     poses[(trials["status"] != "ok").to_numpy()] = np.nan
     return poses.reshape(-1, 4, 4)
+
+
+def upright(problem: Problem) -> NDArray[np.float64]:
+    """Return the motion (4, 4) from the target's frame to one in which the y axis of the object points up.
+
+    Objects have their z axis up before they are posed; for scans, whose up is not known, it is the identity.
+    """
+    if condition(problem.key.condition).real:
+        return np.eye(4)
+    z_to_y = np.array([[1.0, 0, 0, 0], [0, 0, 1, 0], [0, -1, 0, 0], [0, 0, 0, 1]])
+    return np.asarray(z_to_y @ np.linalg.inv(problem.T_target_source @ problem.source_pose))
 
 
 def subsample(cloud: NDArray[np.float32], most: int) -> NDArray[np.float32]:

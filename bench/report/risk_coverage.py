@@ -12,18 +12,20 @@ from numpy.typing import NDArray
 from bench.evaluation.conventions import Convention
 from bench.evaluation.loader import RunData
 from bench.report import style
-from bench.report.figures import FigureJob, label_of, lines_of_row, new_figure, place_legend
-from bench.report.ranking import GroupKey, group_title, named_rows, select_group
+from bench.report.jobs import FigureJob
+from bench.report.panels import LineEnd, label_ends, lines_of_row, new_figure, put_title
+from bench.report.ranking import GroupKey, below_floor, group_title, named_rows, select_group
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
 CAPTION = (
-    "Risk against coverage: the share of wrong poses among those with the highest reported confidence, as more problems are "
-    "accepted. A curve that starts low recognises its failures; a level curve carries no information. It ends at the share of "
-    "wrong poses among all poses of the method. The number is Somers' D: 1 if every correct pose has a higher confidence than "
-    "every wrong one, 0 for a random order. Confidence is never used as a score."
+    "The share of accepted answers that are wrong, if a method accepts the answers that it is most confident of, as more "
+    "problems are accepted. A curve that starts low recognises its failures; a level curve carries no information. It ends at "
+    "the share of wrong answers among all answers of the method. The number behind a name is Somers' D: 1 if every right "
+    "answer has a higher confidence than every wrong one, 0 for a random order. Confidence is never used as a score. Methods "
+    "that report no confidence are not drawn."
 )
 
 
@@ -85,22 +87,26 @@ def risks_of(
         for method, name in named_rows(evaluated).items():
             rows = confident[confident["method"] == method]
             wrong, count = criterion.success(rows) != 1, int((evaluated["method"] == method).sum())
-            if len(rows):
+            if len(rows) and not below_floor(name):
                 risks.append((name, risk_of(rows["confidence"].to_numpy(), wrong, count)))
         if any(np.isfinite(risk.somers_d) for _, risk in risks):
-            title = group_title(group)
-            yield FigureJob(
-                _risk_figure, (risks, criterion, title), "risk", title, CAPTION, folder / f"risk_{style.slug(*group)}"
-            )
+            where, stem = group_title(group), folder / f"risk_{style.slug(*group)}"
+            values = "; ".join(f"{row['method']} {style.number(risk.somers_d, 2)}" for row, risk in risks)
+            alt, title = f"Somers' D of the confidences: {values}.", f"Wrong answers among those accepted · {where}"
+            yield FigureJob(_risk_figure, (risks, criterion, where), "risk", title, CAPTION, stem, alt)
 
 
-def _risk_figure(risks: list[tuple[Mapping[Any, Any], Risk]], criterion: Convention, title: str) -> Figure:
-    figure, (axes,) = new_figure(len(risks))
+def _risk_figure(risks: list[tuple[Mapping[Any, Any], Risk]], criterion: Convention, where: str) -> Figure:
+    figure, ((axes,),) = new_figure(1, 1, 2.6)
+    axes.set(xlim=(0, 1), ylim=(-0.01, 1), xlabel="share of problems accepted, the most confident answers first")
+    axes.set_ylabel(
+        "share of accepted answers\nthat are wrong" + (f" ({criterion.recall_label})" if criterion.limits else "")
+    )
+    ends = []
     for row, risk in risks:
-        number = "–" if np.isnan(risk.somers_d) else f"{risk.somers_d:.2f}"
-        axes.plot(risk.coverage, risk.risk, label=f"{number}  {label_of(row)}", **lines_of_row(row), markevery=0.2)
-    axes.set(xlim=(0, 1.01), ylim=(-0.01, 1), xlabel="coverage: share of problems accepted")
-    axes.set(ylabel=f"risk: share of these not counted by {criterion.recall_label}")
-    axes.set_title(title, loc="left")
-    place_legend(figure, axes)
+        axes.plot(risk.coverage, risk.risk, **(lines_of_row(row) | {"marker": ""}))
+        name = f"{style.label(str(row['method']), 22)} {style.number(risk.somers_d, 2)}"
+        ends.append(LineEnd(float(risk.risk[-1]), name, lines_of_row(row)))
+    label_ends(axes, sorted(ends, key=lambda end: -end.y), 2.0)
+    put_title(figure, "Share of accepted answers that are wrong", where)
     return figure

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
 INK = "#1b1d21"
 """Colour of text and axes in figures; the HTML page replaces it by its text colour."""
+SOFT = "#5d6269"
+"""Colour of subtitles, notes and leader lines in figures."""
 PAPER = "#fefefe"
 """Background of figures; transparent in the HTML page."""
 
@@ -31,14 +36,22 @@ FAINT = 0.35
 SOURCE, TARGET = "#D55E00", "#8a8f98"
 """Colours of the source and target clouds in pictures."""
 
+WIDTHS = {"column": 3.5, "page": 7.16}
+"""Widths of figures in inches: a column and a page of a two-column paper."""
+
 RC: Any = {
-    "font.size": 9,
-    "axes.titlesize": 10,
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.titlelocation": "left",
+    "axes.labelsize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
     "text.color": INK,
     "axes.edgecolor": INK,
     "axes.labelcolor": INK,
     "xtick.color": INK,
     "ytick.color": INK,
+    "axes.linewidth": 0.6,
     "figure.facecolor": PAPER,
     "axes.facecolor": "none",
     "savefig.facecolor": PAPER,
@@ -47,52 +60,157 @@ RC: Any = {
     "axes.grid": True,
     "grid.color": "#888888",
     "grid.alpha": 0.25,
+    "grid.linewidth": 0.5,
     "legend.frameon": False,
-    "legend.fontsize": 8,
+    "legend.fontsize": 7,
     "svg.hashsalt": "registration-bench",
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,
     "path.simplify": True,
 }
 
-_COLOURS = ("#6A3D9A", "#A6761D", "#D6336C", "#7F8F00", "#0B9AAE", "#5C6BC0", "#B04A3A", "#3F8F3F")
-_GREYS = ("#6b6b6b", "#8a8a8a", "#a0a0a0")
+_LINES: tuple[tuple[float, ...], ...] = (
+    (),
+    (6, 1.4, 1, 1.4),
+    (1.2, 1.2),
+    (6, 1.4, 1, 1.4, 1, 1.4),
+    (10, 2.5),
+    (3, 1, 1, 1),
+    (10, 1.5, 3, 1.5),
+    (6, 1.4, 1, 1.4, 1, 1.4, 1, 1.4),
+    (3, 1, 1, 1, 1, 1),
+    (10, 1.5, 1, 1.5, 3, 1.5),
+    (2.2, 2.2),
+    (8, 4),
+    (10, 1.5, 3, 1.5, 3, 1.5),
+    (4, 1, 4, 1, 1, 1),
+    (12, 1.5, 1, 1.5),
+)
+"""Dash patterns of the variants of a family, in points; the first is solid."""
+_REFINED: tuple[tuple[float, ...], ...] = ((4, 1.6), (2.5, 1.2), (6, 2.6), (4, 1, 2, 1))
+"""Dash patterns of refined methods, by the variant that is refined."""
 _MARKERS = ("o", "s", "^", "v", "P", "X", "<", ">", "h", "p", "*")  # no diamond: it marks the end of a CDF
-_LINES: dict[str, Any] = {"local": (0, (5, 1.5, 1, 1.5)), "global": "-", "learned": "-", "control": (0, (1, 1.6))}
 
 
 class Look(NamedTuple):
-    """Colour, dash pattern, marker and line width of a method; a refined method has half-filled markers."""
+    """Colour, dash pattern in points (empty: solid), marker and line width; a refined method has half-filled markers."""
 
     colour: str
-    line: Any
+    dashes: tuple[float, ...]
     marker: str
     width: float
     refined: bool
 
+    @property
+    def line(self) -> Any:
+        """The dash pattern for matplotlib."""
+        return (0, self.dashes) if self.dashes else "-"
 
-@cache
-def look(method: str, kind: str) -> Look:
-    """Return the look of a method, from `looks.toml` or from its name, independently of the other methods of the run.
+    @property
+    def dash(self) -> str:
+        """The dash pattern for CSS and Plotly."""
+        return ",".join(f"{d:g}px" for d in self.dashes) or "solid"
 
-    The first part of a name (`a` of `a+b` and of `a[x=1]`) determines the colour, the kind the line: learned methods are
-    thick, local ones dash-dotted, controls grey and dotted. Refined methods are dashed with half-filled markers.
+
+class Drawing(NamedTuple):
+    """What all figures of a report share.
+
+    Attributes:
+        methods: names of the methods of the run; families without a look of their own get the free ones in this order.
+        width: width in inches.
+        sheet: matplotlib style file that overrides the own style, or None.
     """
-    first = re.split(r"[+\[]", method)[0]
-    known = _packaged_looks().get(first, {})
-    refined = "+" in method
-    control = kind == "control"
-    greys = _GREYS[seed_of("grey", first) % len(_GREYS)]
-    colour = greys if control else known.get("colour", _COLOURS[seed_of("colour", first) % len(_COLOURS)])
-    plain = method == first or refined
-    by_name = _MARKERS[seed_of("marker", method) % len(_MARKERS)]
-    line = (0, (4, 1.6)) if refined and not control else _LINES.get(kind, "-")
-    return Look(
-        colour, line, known.get("marker", by_name) if plain else by_name, 2.2 if kind == "learned" else 1.3, refined
-    )
+
+    methods: tuple[str, ...] = ()
+    width: float = WIDTHS["page"]
+    sheet: Path | None = None
+
+
+_DEFAULT = Drawing()
+_DRAWING: ContextVar[Drawing] = ContextVar("drawing")
+
+
+@contextmanager
+def drawing(settings: Drawing) -> Iterator[None]:
+    """Use the settings for all looks and figures inside the context."""
+    token = _DRAWING.set(settings)
+    try:
+        yield
+    finally:
+        _DRAWING.reset(token)
+
+
+def figure_width() -> float:
+    """Return the width of figures in inches."""
+    return _DRAWING.get(_DEFAULT).width
+
+
+def look(method: str, kind: str) -> Look:
+    """Return the look of a method: that of its family in `looks.toml`, or the next free one of the run.
+
+    The first part of a name (`a` of `a+b` and of `a[x=1]`) determines family and colour, the variant the dash pattern.
+    Learned methods are thick, controls grey, refined methods dashed with half-filled markers.
+    """
+    return _look(method, kind, _unlisted(_DRAWING.get(_DEFAULT).methods))
+
+
+def family(method: str) -> str:
+    """Return the family of a method: that of `looks.toml`, else its name without parameters and refinements."""
+    first = _first(method)
+    return _families().get(first, (first, 0))[0]
+
+
+def featured(method: str) -> bool:
+    """Return whether a method is shown in every selection: the first variant of a featured family."""
+    name, variant = _families().get(method, ("", 1))
+    return variant == 0 and bool(_table().get(name, {}).get("featured"))
 
 
 @cache
-def _packaged_looks() -> dict[str, dict[str, str]]:
+def _look(method: str, kind: str, unlisted: tuple[str, ...]) -> Look:
+    first = _first(method)
+    name, variant = _families().get(first, (first, 0))
+    known, refined = _table().get(name, {}), "+" in method
+    if kind == "control":
+        name, known = "control", _table()["control"]
+        variants = known["variants"]
+        place = len(variants) + seed_of("control", first) % (len(_LINES) - len(variants))
+        variant = variants.index(first) if first in variants else place
+    colour, marker = known.get("colour"), known.get("marker")
+    if colour is None:  # a family of a plug-in
+        free = _table()["free"]
+        place = unlisted.index(name) if name in unlisted else seed_of("look", name) % len(free)
+        colour, variant = free[place % len(free)], variant + place // len(free)
+        marker = _MARKERS[place % len(_MARKERS)]
+    if "[" in method and not refined:  # the same method with other parameters
+        variant += 1 + seed_of("parameters", method) % (len(_LINES) - 1)
+    dashes = (_REFINED if refined else _LINES)[variant % len(_REFINED if refined else _LINES)]
+    if variant or marker is None:
+        start = _MARKERS.index(marker) if marker in _MARKERS else 0
+        marker = _MARKERS[(start + variant) % len(_MARKERS)]
+    return Look(colour, dashes, str(marker), 2.0 if kind == "learned" else 1.2, refined)
+
+
+def _first(method: str) -> str:
+    return re.split(r"[+\[]", method)[0]
+
+
+@cache
+def _unlisted(methods: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the families of methods that have no look of their own, sorted."""
+    return tuple(sorted({_first(m) for m in methods} - _families().keys()))
+
+
+@cache
+def _table() -> dict[str, Any]:
     return tomllib.loads((files("bench.report") / "looks.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def _families() -> dict[str, tuple[str, int]]:
+    """Return family and number of the variant by name of a method."""
+    listed = {name: entry for name, entry in _table().items() if name not in ("free", "control")}
+    return {v: (name, i) for name, entry in listed.items() for i, v in enumerate(entry.get("variants", [name]))}
 
 
 def order(method: str, kind: str) -> tuple[int, str]:

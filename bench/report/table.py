@@ -12,7 +12,8 @@ from bench.report import style
 class TableCell:
     """Text, value to sort by (None: the text), emphasis, and a number of the paper to show beside it.
 
-    `faint` cells are of methods with too few problems to be ranked.
+    `faint` cells are of methods with too few problems to be ranked. `heat` is the strength of the background between 0 and 1,
+    `note` a remark in small print; both are for the HTML page.
     """
 
     text: str
@@ -20,6 +21,8 @@ class TableCell:
     bold: bool = False
     beside: str = ""
     faint: bool = False
+    heat: float | None = None
+    note: str = ""
 
     @property
     def whole(self) -> str:
@@ -69,8 +72,8 @@ class Table:
         csv.writer(file, lineterminator="\n").writerows([self.heads, *([c.whole for c in row] for row in self.rows)])
         return file.getvalue()
 
-    def latex(self) -> str:
-        """Format as a LaTeX `table` with `booktabs`; coloured and faint rows need `xcolor`."""
+    def latex(self, coloured: bool = False) -> str:
+        """Format as a LaTeX `table` with `booktabs`; with `coloured`, rows have colours or are grey, which needs `xcolor`."""
         head = [" & ".join(map(tex, self.columns)) + r" \\"]
         if self.column_groups:
             spans = " & ".join(rf"\multicolumn{{{n}}}{{c}}{{{tex(name)}}}" for name, n in self.column_groups)
@@ -81,14 +84,16 @@ class Table:
                 if name
             )
             head = [rf" & {spans} \\ {rules}", *head]
-        rows = [" & ".join(self._tex_cells(i)) + r" \\" for i in range(len(self.rows))]
+        rows = [" & ".join(self._tex_cells(i, coloured)) + r" \\" for i in range(len(self.rows))]
         lines = [r"\begin{table}", r"\centering", rf"\caption{{{tex(self.title)}. {tex(self.caption)}}}"]
         lines += [rf"\begin{{tabular}}{{l{'r' * (len(self.columns) - 1)}}}", r"\toprule", *head, r"\midrule", *rows]
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
 
-    def _tex_cells(self, row: int) -> list[str]:
+    def _tex_cells(self, row: int, coloured: bool) -> list[str]:
         cells = [rf"\textbf{{{tex(c.text)}}}" if c.bold else tex(c.text) for c in self.rows[row]]
         cells = [f"{t} ({tex(c.beside)})" if c.beside else t for t, c in zip(cells, self.rows[row], strict=True)]
+        if not coloured:
+            return cells
         cells = [rf"\textcolor{{gray}}{{{t}}}" if c.faint else t for t, c in zip(cells, self.rows[row], strict=True)]
         if row in self.colours and not self.rows[row][0].faint:
             cells[0] = rf"\textcolor{{{self.colours[row]}}}{{{cells[0]}}}"

@@ -23,6 +23,7 @@ from bench.report.ranking import (
     group_title,
 )
 from bench.report.recommendation import Recommendation
+from bench.report.selection import by_rank
 from bench.report.table import Table, TableCell, count, fainted, num
 
 if TYPE_CHECKING:
@@ -73,9 +74,9 @@ def summary_table(
     heads += ["recall as good"] * fits
     heads += ["recall sym.", "RMSE sym. mean", "RRE median (°)", "RTE median", "time median (ms)", "p95 (ms)"]
     heads += ["seed SD", "problem SD"]
-    body = [_summary_row(row, winners, criterion, beside, fits) for row in rows if row["problems"]]
-    caption = " ".join(filter(None, (ceiling_note(rows), style.not_run(rows))))
-    return Table(group_title(group), heads, body, caption=caption)
+    shown = by_rank([row for row in rows if row["problems"]], order)
+    body = [_summary_row(row, winners, criterion, beside, fits) for row in shown]
+    return Table(group_title(group), heads, body, caption=ceiling_note(rows))
 
 
 def ceiling_note(rows: list[Row]) -> str:
@@ -107,7 +108,13 @@ def _summary_row(
         TableCell(display_name(row)),
         TableCell(str(row["kind"])),
         TableCell(f"{row['answered']}/{row['problems']}", row["answer_rate"]),
-        TableCell(recall_text(row), row["recall"], method == winners[0], beside.get((method, "recall"), "")),
+        TableCell(
+            recall_text(row),
+            row["recall"],
+            method == winners[0],
+            beside.get((method, "recall"), ""),
+            heat=row["recall"],
+        ),
         TableCell(mean, row[f"{m}_mean_answered"], method == winners[1], beside.get((method, "rmse"), "")),
         num(row[f"{m}_median"]),
         *([num(row["recall_as_good"], 2)] if fits else []),
@@ -128,6 +135,82 @@ def recall_text(row: Row) -> str:
     if np.isnan(row["recall"]):
         return "–"
     return f"{row['recall']:.2f} [{row['recall_low']:.2f}, {row['recall_high']:.2f}]"
+
+
+def recall_table(
+    rows: Mapping[GroupKey, list[Row]], advice: Mapping[GroupKey, Recommendation], criterion: Convention
+) -> Table:
+    """Build the table of recall by method and problem group, sorted by the mean rank over the groups run; n: problems."""
+    groups = [group for group, own in rows.items() if any(row["problems"] for row in own)]
+    of = {group: {str(row["method"]): row for row in rows[group] if row["problems"]} for group in groups}
+    kinds = {m: str(row["kind"]) for own in of.values() for m, row in own.items()}
+    few = {m for m in kinds if all(below_floor(own[m]) for own in of.values() if m in own)}
+    places: dict[str, list[float]] = {m: [] for m in kinds}
+    for group in groups:
+        order = by_rank(of[group].values(), advice[group].ranking)
+        for place, row in enumerate(order):
+            places[str(row["method"])].append(place / len(order))
+
+    def key(method: str) -> tuple[bool, bool, float, str]:
+        return method in few, kinds[method] == "control", float(np.mean(places[method])), method
+
+    body = [
+        _recall_row(m, kinds[m], m in few, [of[g].get(m) for g in groups], advice, groups)
+        for m in sorted(kinds, key=key)
+    ]
+    heads = ["method", "kind", *(" · ".join(map(str, group)) for group in groups)]
+    caption = f"{criterion.recall_label} by problem group, sorted by the mean rank; bold: separable from all others."
+    return Table("Recall by problem group", heads, body, caption=caption)
+
+
+def _recall_row(
+    method: str,
+    kind: str,
+    few: bool,
+    own: list[Row | None],
+    advice: Mapping[GroupKey, Recommendation],
+    groups: list[GroupKey],
+) -> list[TableCell]:
+    cells = [TableCell(method), TableCell(kind)]
+    for group, row in zip(groups, own, strict=True):
+        if row is None or np.isnan(row["recall"]):
+            cells.append(TableCell("–", np.nan))
+            continue
+        ranking_of = advice[group].ranking
+        best = ranking_of is not None and ranking_of.winner == method
+        note = f"n {row['problems']}"
+        cells.append(
+            TableCell(
+                f"{row['recall']:.2f}", row["recall"], best, heat=row["recall"], note=note, faint=below_floor(row)
+            )
+        )
+    return fainted(cells, True) if few else cells
+
+
+FAST_MS = 50.0
+"""Time per pair in ms of a fast method."""
+
+
+def verdict(rows: list[Row], advice: Recommendation, criterion: Convention) -> tuple[str, str]:
+    """Return two lines on a group: the best methods and whether the difference is real; the best fast one, and what fails."""
+    order = advice.ranking.methods if advice.ranking else []
+    fast = next((m for m in order if advice.ms.get(m, np.inf) < FAST_MS and advice.recall[m] > 0), None)
+    parts = []
+    if fast:
+        ms = style.number(advice.ms[fast], 0)
+        parts = [f"Best under {FAST_MS:.0f} ms: {fast} {advice.recall[fast]:.2f} ({ms} ms)."]
+    elif order:
+        parts = [f"None that succeeds is known to take less than {FAST_MS:.0f} ms."]
+    if len(order) > 1 and advice.recall[order[-1]] < advice.recall[order[0]]:
+        parts.append(f"Lowest: {order[-1]} {advice.recall[order[-1]]:.2f}.")
+    lost = [row for row in rows if row["answered"] < row["problems"] and row["kind"] != "control"]
+    if lost:
+        worst = max(lost, key=lambda row: 1 - row["answered"] / row["problems"])
+        count = f"{worst['problems'] - worst['answered']} of {worst['problems']}"
+        parts.append(f"Unanswered most often: {worst['method']} ({count}).")
+    elif rows:
+        parts.append("Every problem was answered.")
+    return advice.sentence(criterion.recall_label), " ".join(parts)
 
 
 def coverage_table(summary: pd.DataFrame) -> Table:
@@ -269,6 +352,21 @@ def duel_table(group: GroupKey, duels: Mapping[tuple[str, str], Duel], summary: 
             cells.append(cell)
         rows.append(fainted(cells, below_floor(row)))
     return Table(group_title(group), ["wins/ties/losses of", *map(display_name, shown)], rows)
+
+
+def duel_list(duels: Mapping[GroupKey, Mapping[tuple[str, str], Duel]]) -> Table:
+    """Build the table of all pairwise comparisons with their p values, one row per pair and group."""
+    rows = []
+    for group, compared in duels.items():
+        for (a, b), duel in compared.items():
+            if a < b:
+                counts = [count(n) for n in (duel.wins, duel.ties, duel.losses)]
+                ps = [TableCell("–" if np.isnan(p) else f"{p:.2g}", p) for p in (duel.p, duel.adjusted)]
+                rows.append([TableCell(group_title(group)), TableCell(a), TableCell(b), *counts, *ps])
+    heads = ["problems", "method", "other", "lower error", "tie", "higher error", "p", "p (Holm)"]
+    few = f"Not tested (–): fewer than {ranking.MIN_PROBLEMS} problems."
+    caption = f"Sign tests over objects; errors that differ by at most {ranking.TIE:.0%} are a tie. {few}"
+    return Table("Pairwise comparisons", heads, rows, caption=caption)
 
 
 def headline(group: GroupKey, rows: list[Row], recommendation: Recommendation, criterion: Convention) -> str | None:

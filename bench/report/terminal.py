@@ -1,14 +1,19 @@
-"""Terminal output: the summary of a run and the comparison of two, for 100 columns."""
+"""Terminal output: the summary of a run and the comparison of two; tables drop columns until they fit."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from bench.evaluation.statistics import ALPHA, MIN_SHARED
 from bench.report import ranking, style
 from bench.report.recommendation import recommend
+from bench.report.selection import by_rank
 from bench.report.tables import groups_of
 
 if TYPE_CHECKING:
@@ -24,29 +29,54 @@ NAME = 18
 """Width of the column of methods in characters."""
 
 
-def terminal_summary(frames: Mapping[str, pd.DataFrame], criterion: Convention) -> Group:
-    """Format the summary of `aggregate.tables` for a terminal, at most 100 columns wide: one table and verdict per group."""
+HEADS = ("answered", "recall [95 %]", "{error} ans.", "{error} med.", "RRE °", "RTE", "ms", "p95 ms")
+"""Heads of the columns after that of the methods."""
+DROPPED = (7, 5, 3, 4, 0)
+"""Columns that are left out until a table fits, by number in `HEADS`, the first first."""
+
+
+def terminal_summary(frames: Mapping[str, pd.DataFrame], criterion: Convention, width: int = 80) -> Group:
+    """Format the summary of `aggregate.tables` for a terminal of at least 80 columns: a table and a verdict per group."""
     from rich.console import Group
     from rich.text import Text
 
     parts: list[Table | Text] = []
     for group in groups_of(frames["summary"]):
         rows = ranking.select_group(frames["summary"], group).to_dict("records")
-        evaluated = [row for row in rows if row["problems"]]
+        evaluated: list[Mapping[Any, Any]] = [row for row in rows if row["problems"]]
         errors = ranking.errors_of(ranking.select_group(frames["trials"], group), criterion)
         recommendation = recommend(evaluated, errors, frames["timing"])
-        order = sorted(evaluated, key=lambda row: _order(row, recommendation.ranking))
-        parts.append(_summary_table(ranking.group_title(group), order, style.not_run(rows), criterion))
+        order = by_rank(evaluated, recommendation.ranking)
+        parts.append(_summary_table(ranking.group_title(group), order, criterion, width))
         parts.append(Text(recommendation.sentence(criterion.recall_label) + "\n"))
-    return Group(*parts)
+    run = frames["summary"].groupby("method", observed=True)["problems"].sum()
+    missing = style.not_run([{"method": method, "problems": count} for method, count in run.items()])
+    return Group(*parts, *([Text(missing + "\n", style="dim")] if missing else []))
 
 
-def _order(row: dict[Hashable, Any], order: ranking.Ranking | None) -> tuple[bool, bool, int, float, str]:
-    """Return the sort key of a row: by the ranking; controls after the others, too few problems last."""
-    ranked = [*order.methods, *order.few] if order else []
-    method, recall = str(row["method"]), float(row["recall"])
-    place = ranked.index(method) if method in ranked else len(ranked)
-    return ranking.below_floor(row), row["kind"] == "control", place, 0.0 if math.isnan(recall) else -recall, method
+def json_summary(frames: Mapping[str, pd.DataFrame], criterion: Convention, places: Mapping[str, Path]) -> str:
+    """Format the summary as one JSON object: convention, a list of groups with their rows and verdicts, and the files."""
+    groups = []
+    for group in groups_of(frames["summary"]):
+        rows = ranking.select_group(frames["summary"], group)
+        errors = ranking.errors_of(ranking.select_group(frames["trials"], group), criterion)
+        advice = recommend(rows.to_dict("records"), errors, frames["timing"])
+        names = dict(zip(ranking.GROUP_KEY_COLUMNS, group, strict=True))
+        tied = list(advice.ranking.tied) if advice.ranking else []
+        verdict = {"tied": tied, "recommended": advice.method, "sentence": advice.sentence(criterion.recall_label)}
+        own = [{n: _plain(v) for n, v in row.items()} for row in rows.to_dict("records")]
+        groups.append({n: _plain(v) for n, v in names.items()} | verdict | {"methods": own})
+    content = {"convention": criterion.name, "groups": groups, "files": {n: str(p) for n, p in places.items()}}
+    return json.dumps(content, ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value for JSON: "inf" for infinity, None for NaN."""
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    if isinstance(value, float):
+        return None if math.isnan(value) else value if math.isfinite(value) else "inf"
+    return str(value)
 
 
 def _new_table(title: str, **settings: Any) -> Table:
@@ -60,23 +90,34 @@ def _new_table(title: str, **settings: Any) -> Table:
     return table
 
 
-def _summary_table(title: str, rows: list[dict[Hashable, Any]], caption: str, criterion: Convention) -> Table:
+def _summary_table(title: str, rows: Sequence[Mapping[Any, Any]], criterion: Convention, width: int) -> Table:
     """Build the table of one problem group; names of methods are plain text, never markup."""
     from rich.text import Text
 
-    table = _new_table(title, width=100)
-    table.caption, table.caption_justify = Text(caption, style="dim"), "left"
-    table.add_column("method", overflow="ellipsis", no_wrap=True, ratio=1, min_width=NAME)
     error = {"rmse": "RMSE", "rte": "RTE"}.get(criterion.metric, "error")
-    for head in ("answered", "recall [95 %]", f"{error} ans.", f"{error} med.", "RRE °", "RTE", "ms", "p95 ms"):
-        table.add_column(head, justify="right", no_wrap=True)
-    for row in rows:
+    lines = [["method", *(head.format(error=error) for head in HEADS)], *(_summary_cells(r, criterion) for r in rows)]
+    shown = _fitting(lines, max(width, 80))
+    table = _new_table(title)
+    table.add_column("method", no_wrap=True, min_width=NAME)
+    for i in shown[1:]:
+        table.add_column(lines[0][i], justify="right", no_wrap=True)
+    for row, line in zip(rows, lines[1:], strict=True):
         dim = "dim" if row["kind"] == "control" or ranking.below_floor(row) else ""
-        table.add_row(*(Text(cell, style=dim) for cell in _summary_cells(row, criterion)))
+        table.add_row(*(Text(line[i], style=dim) for i in shown))
     return table
 
 
-def _summary_cells(row: dict[Hashable, Any], criterion: Convention) -> list[str]:
+def _fitting(lines: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Return the columns of a table that fit in a width, each with a space behind it."""
+    shown = list(range(len(lines[0])))
+    for drop in DROPPED:
+        if sum(max(NAME if i == 0 else 0, *(len(line[i]) for line in lines)) + 1 for i in shown) <= width:
+            break
+        shown.remove(drop + 1)
+    return shown
+
+
+def _summary_cells(row: Mapping[Any, Any], criterion: Convention) -> list[str]:
     recall = "–"
     if row["problems"] and row["recall"] == row["recall"]:
         recall = f"{row['recall']:.2f} [{row['recall_low']:.2f},{row['recall_high']:.2f}]"
@@ -86,7 +127,7 @@ def _summary_cells(row: dict[Hashable, Any], criterion: Convention) -> list[str]
     return [_name(row), f"{row['answered']}/{row['problems']}", recall, *numbers]
 
 
-def _name(row: dict[Hashable, Any]) -> str:
+def _name(row: Mapping[Any, Any]) -> str:
     """Shorten a row's name in the middle, since variants of a method differ at the end; its number of problems is kept."""
     name = str(row["method"])
     count = ranking.display_name(row)[len(name) :]

@@ -12,6 +12,9 @@ import pandas as pd
 from matplotlib import colormaps
 from matplotlib.figure import Figure
 
+from bench.report.panels import LineEnd, label_ends, new_figure, put_title
+from docs.scripts.pictures import save
+
 PANELS = {
     "Gaussians": ["j4", "j8", "j16", "j32"],
     "input, loss, centring": ["j16", "xyz", "rmse_loss", "printed"],
@@ -19,21 +22,27 @@ PANELS = {
 }
 
 
-def main() -> None:
+def draw(trials: pd.DataFrame) -> Figure:
     """Draw three panels of error CDFs with a logarithmic error axis, because all errors but one are close to each other."""
-    trials = pd.read_csv(Path(sys.argv[1]) / "trials.csv")
-    figure = Figure(figsize=(12, 3.6), layout="constrained")
-    for axes, (title, names) in zip(figure.subplots(1, 3, sharey=True), PANELS.items(), strict=True):
+    height = 1.9
+    figure, cells = new_figure(len(PANELS), 1, height, sharex=True, sharey=True)
+    for axes, (title, names) in zip(cells[:, 0], PANELS.items(), strict=True):
+        axes.set(xscale="log", xlim=(1e-3, 1.5), ylim=(0, 1.02), title=title, ylabel="share of problems")
+        ends = []
         for colour, name in zip(colormaps["viridis"]([0, 0.3, 0.55, 0.75, 0.92]), names, strict=False):
             errors = trials.loc[trials["method"] == f"deepgmr_{name}", "rmse"].sort_values()
             share = [(i + 1) / len(errors) for i in range(len(errors))]
-            axes.step(errors, share, where="post", color=colour, label=f"{errors.mean():.4f}  {name}", linewidth=1.6)
-        axes.set(xscale="log", xlim=(1e-3, 1.5), xlabel="RMSE (units of the cloud)", title=title)
-        axes.legend(loc="upper left", fontsize=8, title="mean RMSE", title_fontsize=8)
-        axes.grid(alpha=0.3)
-    figure.axes[0].set_ylabel("share of evaluated problems")
-    figure.savefig(Path(__file__).resolve().parents[1] / "ablations.png", dpi=110)
+            lines = {"color": colour, "linestyle": "-", "linewidth": 1.4}
+            axes.step(errors, share, where="post", **lines)
+            ends.append(LineEnd(1.0, f"{name} {errors.mean():.4f}", lines))
+        label_ends(axes, ends, 0.7 * height)
+    cells[-1, 0].set_xlabel("RMSE (units of the cloud)")
+    put_title(
+        figure, "Share of problems solved to within an error", "ablations of DeepGMR; behind a name: the mean RMSE"
+    )
+    return figure
 
 
 if __name__ == "__main__":
-    main()
+    frame = pd.read_csv(Path(sys.argv[1]) / "trials.csv")
+    save(draw, (frame,), Path(__file__).resolve().parents[1] / "ablations.png")

@@ -1,6 +1,6 @@
 """Plot error against angle for the small learned methods, their untrained networks and ICP.
 
-    python -m docs.scripts.make_angles [PROBLEMS]
+    python -m docs.scripts.make_angles [PROBLEMS | draw]
 
 Write `training_angles.csv` and `training_angles.png` to `docs/`, for `docs/training-baselines.md`. Objects are those
 held out of shapes40's train split.
@@ -16,15 +16,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from bench.evaluation.metrics import rmse
+from bench.report.panels import LineEnd, label_ends, lines_of, new_figure, put_title
 from datasets.problems import Problem, ProblemKey, make_problem
 from datasets.registry import DataRegistry
+from docs.scripts.pictures import save
 from methods.base import Method, NoSolution
 from methods.core.registry import MethodRegistry
 from methods.learned.training import build_network
 from methods.learned.training_data import Part
-from methods.learned.weights import Card, save
+from methods.learned.weights import Card
+from methods.learned.weights import save as save_weights
 
 HERE = Path(__file__).resolve().parents[1]
 
@@ -41,7 +45,7 @@ def untrained(name: str, folder: Path) -> str:
     torch.manual_seed(0)
     net = build_network(name)
     file = folder / f"{name}.safetensors"
-    save(file, net.state_dict(), Card(name, asdict(net.config)))
+    save_weights(file, net.state_dict(), Card(name, asdict(net.config)))
     return f"{name}[weights={file}]"
 
 
@@ -82,31 +86,41 @@ def measured(methods: dict[str, Method], count: int) -> list[Row]:
     return rows
 
 
-def draw(rows: list[Row], file: Path) -> None:
-    """Plot median RMSE and recall against the angle, one line per method; untrained networks are dotted."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11.5, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
+def draw(rows: list[Row]) -> Figure:
+    """Plot median RMSE and recall against the angle, one line per method; untrained networks are grey and dotted."""
+    height = 3.2
+    figure, ((left, right),) = new_figure(1, 2, height, sharex=True)
+    left.set(yscale="log", ylabel="median RMSE")
+    right.set(ylabel="recall@0.2", ylim=(-0.03, 1.03))
+    ends = []
     for name in dict.fromkeys(row["method"] for row in rows):
         own = [row for row in rows if row["method"] == name]
-        style = ":" if "untrained" in name else "-"
-        for axes, what in ((left, "rmse_median"), (right, "recall")):
-            axes.plot(ANGLES, [float(row[what]) for row in own], style, marker=".", label=name)
-    left.set(yscale="log", ylabel="median RMSE")
-    right.set(ylabel="recall at 0.2", ylim=(-0.03, 1.03))
+        method, untrained = name.split(",")[0], "untrained" in name
+        lines = lines_of(method, "learned" if method in TRAINED else "local") | {"linewidth": 1.3}
+        lines |= {"color": "#7c7c7c", "linestyle": ":"} if untrained else {}
+        left.plot(ANGLES, [float(row["rmse_median"]) for row in own], **lines)
+        right.plot(ANGLES, [float(row["recall"]) for row in own], **lines)
+        ends.append(LineEnd(float(own[-1]["recall"]), name, lines))
     for axes in (left, right):
-        axes.set(xlabel="angle between the clouds (°)", xticks=ANGLES)
-        axes.grid(alpha=0.3)
-    figure.legend(*left.get_legend_handles_labels(), fontsize=7, loc="outside right center")
-    figure.suptitle(
-        f"shapes40, noisy, {POINTS} points, objects held out of the train split, {rows[0]['problems']} per angle"
-    )
-    figure.savefig(file, dpi=110)
+        axes.set(xlabel="angle between the clouds (°)", xlim=(0, ANGLES[-1]))
+        axes.set_xticks(ANGLES, [f"{a}" if a not in (5, 30) else "" for a in ANGLES])
+    label_ends(right, sorted(ends, key=lambda end: -end.y), 0.75 * height)
+    where = f"shapes40, noisy, {POINTS} points, objects held out of the train split, {rows[0]['problems']} per angle"
+    put_title(figure, "Error and recall against the rotation angle", where)
+    return figure
+
+
+def read_rows() -> list[Row]:
+    """Read what was measured before."""
+    with (HERE / "training_angles.csv").open(newline="") as handle:
+        return list(csv.DictReader(handle))
 
 
 def main() -> None:
-    """Measure, write the CSV file and draw the figure."""
+    """Measure, write the CSV file and draw the figure; with the word `draw`, draw what was measured before."""
+    if sys.argv[1:] == ["draw"]:
+        save(draw, (read_rows(),), HERE / "training_angles.png")
+        return
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 40
     with tempfile.TemporaryDirectory() as folder:
         fresh = {
@@ -117,7 +131,7 @@ def main() -> None:
         writer = csv.DictWriter(handle, rows[0].keys(), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    draw(rows, HERE / "training_angles.png")
+    save(draw, (rows,), HERE / "training_angles.png")
 
 
 if __name__ == "__main__":

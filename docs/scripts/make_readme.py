@@ -14,14 +14,11 @@ from bench.report.recommendation import alone
 from docs.scripts.make_choosing import filled, read
 
 PAGE = Path(__file__).resolve().parents[2] / "README.md"
-METHODS = (
-    "deepgmr_resampled deepgmr deepgmr+icp pca fgr fgr+icp ransac10k+icp ransac10m+icp teaser kiss_matcher "
-    "dcp_small prnet_small cpd hgmr fricp icp small_gicp deepgmr_untrained identity"
-).split()
-"""Methods shown: those of the paper and one of each kind; the report has all of them."""
+METHODS = "deepgmr_resampled deepgmr pca fgr+icp ransac10k+icp teaser dcp_small hgmr icp".split()
+"""Methods shown: the reference, its variant for scans, and the best known of each kind; the report has all of them."""
 HEAD = (
-    "| method | noisy: recall [95 %], mean RMSE of answered | paper: RMSE / recall | resampled: recall [95 %], mean RMSE "
-    "| ms per pair, 1024 points |\n|---|---|---|---|---|"
+    "| method | noisy: recall / mean RMSE | paper | resampled: recall / mean RMSE | ms per pair, 1024 points |"
+    "\n|---|---|---|---|---|"
 )
 Row = Mapping[Any, Any]
 
@@ -41,21 +38,22 @@ def _order(noisy: Row, resampled: Row) -> tuple[bool, float, float, str]:
 def _line(noisy: Row, resampled: Row, times: Mapping[tuple[str, int], float], published: pd.DataFrame) -> str:
     method = noisy["method"]
     name = ranking.display_name(noisy).replace(method, f"`{method}`", 1)
-    ms = times.get((method, 1024), float("nan"))
-    time = "–" if ms != ms else f"{ms:.2g}" if ms < 1 else f"{ms:.0f}"
-    return f"| {name} | {_result(noisy)} | {_published(published, method)} | {_result(resampled)} | {time} |"
+    ms = _time(times.get((method, 1024), float("nan")))
+    return f"| {name} | {_result(noisy)} | {_published(published, method)} | {_result(resampled)} | {ms} |"
+
+
+def _time(ms: float) -> str:
+    return "–" if ms != ms else f"{ms:.2g}" if ms < 1 else f"{ms:.0f}"
 
 
 def _result(row: Row) -> str:
-    interval = f"[{row['recall_low']:.2f}, {row['recall_high']:.2f}]"
-    answered = f" ({row['answered']} answered)" if row["answered"] < row["problems"] else ""
-    return f"{row['recall']:.2f} {interval}, {row['rmse_mean_answered']:.3f}{answered}"
+    return f"{row['recall']:.2f} / {row['rmse_mean_answered']:.3f}"
 
 
 def _published(rows: pd.DataFrame, method: str) -> str:
     shown = rows[(rows.table == "accuracy") & (rows.dataset == "modelnet40") & (rows.condition == "noisy")]
     values = shown[shown.method == method].set_index("metric").value
-    return " / ".join(f"{float(values[name]):.2f}".lstrip("0") for name in ("rmse", "recall")) if len(values) else "–"
+    return " / ".join(f"{float(values[name]):.2f}" for name in ("recall", "rmse")) if len(values) else "–"
 
 
 def written(page: str, folder: Path) -> str:

@@ -15,6 +15,8 @@ from typing import Any, ClassVar, NamedTuple, dataclass_transform
 import numpy as np
 from numpy.typing import NDArray
 
+from common.kinds import DataKind
+
 Cloud = NDArray[np.float32]
 """Points (N, 3)."""
 Pose = NDArray[np.float64]
@@ -117,10 +119,16 @@ class Method:
 
     state: ClassVar[dict[str, Any]]
     scratch: ClassVar[CallContext]
+    data_kind: ClassVar[DataKind] = DataKind.OBJECTS
+    """Kind of the data to register. Settings may depend on it; `kind` is the kind of the method."""
 
     @classmethod
     def check_available(cls) -> None:
         """Raise `Unavailable` if anything other than `requires` is missing. Must be fast."""
+
+    def adapt(self, kind: DataKind) -> None:
+        """Set `data_kind`; the harness calls it before `setup`."""
+        object.__setattr__(self, "data_kind", kind)
 
     def setup(self, device: str, seed: int, domain: str) -> None:
         """Load state once per process: `self.state["model"] = …`.

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from common.kinds import DataKind
 from methods.core.base import Cloud, Method, Pose
 
 
@@ -33,6 +34,12 @@ class Chain(Method):
     def parameters(self) -> dict[str, Any]:
         """Parameters of each part, under its number and class."""
         return {f"{i} {type(part).__name__}": part.parameters for i, part in enumerate(self.parts, 1)}
+
+    def adapt(self, kind: DataKind) -> None:
+        """Set `data_kind` of every part."""
+        super().adapt(kind)
+        for part in self.parts:
+            part.adapt(kind)
 
     def setup(self, device: str, seed: int, domain: str) -> None:
         """Set up every part; prefix its notes with its number, since two parts may use the same name."""

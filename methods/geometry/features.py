@@ -8,23 +8,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import fields
-from typing import Any, NamedTuple
+from dataclasses import fields, replace
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import InputError, unknown
+from common.kinds import DataKind
 from methods.core.base import Cloud, LogUniform, Method, NoSolution, Pose, rigid
 from methods.geometry.open3d_bridge import open3d, point_cloud
+from methods.geometry.settings import FeatureSettings, feature_settings, voxel_means
+from methods.geometry.viewpoint import viewpoint
 
 Points = NDArray[np.float64]
 Matches = NDArray[np.intp]
 Normals = NDArray[np.float64]
 Row = Sequence[float]
 
-ORIENTATIONS = ("outward", "tangent_plane", "none")
+ORIENTATIONS = ("outward", "tangent_plane", "viewpoint", "none")
 """Ways to orient normals, see `normals`."""
+SETTINGS = ("normal_radius", "feature_radius", "feature_neighbours", "orientation")
+"""Parameters of `FeatureMethod` that replace a value of `FeatureSettings`."""
 _ROUNDING = 4 * float(np.finfo(np.float32).eps)
 """Relative rounding error of coordinates in float32."""
 QUANTILE = 0.95
@@ -155,7 +160,8 @@ def normals(points: Points, radius: float, orientation: str) -> Normals:
         radius: neighbourhood, in the unit of the points.
         orientation: "outward" points each away from the centroid (correct for whole objects, and consistent between the two
             clouds, which FPFH needs); "tangent_plane" makes neighbours agree along a spanning tree, then flips all
-            together so that most point outward; "none" keeps the signs of the eigenvectors.
+            together so that most point outward; "viewpoint" points each towards the estimated viewpoint of a scan; "none"
+            keeps the signs of the eigenvectors.
     """
     o3d = open3d()
     cloud = point_cloud(points)
@@ -168,6 +174,8 @@ def normals(points: Points, radius: float, orientation: str) -> Normals:
         return n if outward.sum() >= 0 else -n
     if orientation == "outward":
         n[outward < 0] *= -1
+    if orientation == "viewpoint":
+        n[np.einsum("ij,ij->i", n, viewpoint(points, n) - points) < 0] *= -1
     return n
 
 
@@ -183,59 +191,98 @@ def require_positive(method: Method, *but: str) -> None:
 class FeatureMethod(Method):
     """Base of the methods on FPFH matches. Radii are fractions of the pair's scale.
 
+    A setting that is None follows from the kind of the data and the resolution of the clouds (`methods.geometry.settings`).
+
     Parameters:
-        normal_radius: neighbourhood of the normals.
-        feature_radius: neighbourhood of the FPFH features (Rusu 2009).
-        feature_neighbours: maximum number of neighbours of FPFH within that radius.
-        orientation: of the normals, see `normals`.
+        voxel: edge of the cells whose means replace the points; 0 keeps all points, as for objects.
+        normal_radius: neighbourhood of the normals; .2 for objects.
+        feature_radius: neighbourhood of the FPFH features (Rusu 2009); .5 for objects.
+        feature_neighbours: maximum number of neighbours of FPFH within that radius; 100 for objects.
+        orientation: of the normals, see `normals`; outward for objects.
     """
 
     search = {
         "normal_radius": LogUniform(0.08, 0.5),
         "feature_radius": LogUniform(0.2, 1.0),
         "feature_neighbours": (50, 100, 200, 400),
-        "orientation": ORIENTATIONS,
+        "orientation": ("outward", "tangent_plane", "none"),
     }
 
-    normal_radius: float = 0.2
-    feature_radius: float = 0.5
-    feature_neighbours: int = 100
-    orientation: str = "outward"
+    object_distance: ClassVar[float] = 0.06
+    """Maximum error of a correct match of whole objects."""
+
+    voxel: float | None = None
+    normal_radius: float | None = None
+    feature_radius: float | None = None
+    feature_neighbours: int | None = None
+    orientation: str | None = None
 
     def __post_init__(self) -> None:
-        require_positive(self)
-        if self.orientation not in ORIENTATIONS:
+        require_positive(self, "voxel")
+        if self.voxel is not None and not 0 <= self.voxel < np.inf:
+            raise InputError(f"{type(self).__name__.lower()}[voxel={self.voxel}]: not 0 or above; 0 keeps all points")
+        if self.orientation not in (None, *ORIENTATIONS):
             raise unknown("orientation", self.orientation, ORIENTATIONS)
 
-    def matches(self, pair: UnitPair) -> Matches:
-        """Return index pairs (K, 2), K >= 3, of source and target points that are mutual nearest neighbours in FPFH space.
+    def prepared(self, source: Cloud, target: Cloud) -> tuple[UnitPair, FeatureSettings]:
+        """Return the pair at unit scale, thinned as the settings require, and the settings.
+
+        Raises:
+            NoSolution: a cloud does not determine a pose, see `unit_pair`, or fewer than 3 of its cells are occupied.
+        """
+        pair = unit_pair(source, target)
+        given = {name: value for name in SETTINGS if (value := getattr(self, name)) is not None}
+        settings = replace(feature_settings(self.data_kind, pair.source, pair.target, self.voxel), **given)
+        if settings.voxel == 0:
+            return pair, settings
+        with self.stage("thinning"):
+            clouds = [voxel_means(cloud, settings.voxel) for cloud in (pair.source, pair.target)]
+        if min(map(len, clouds)) < 3:
+            raise NoSolution(f"fewer than 3 cells of {settings.voxel:.3g} contain points; a pose needs 3")
+        return pair._replace(source=clouds[0], target=clouds[1]), settings
+
+    def inlier_distance(self, given: float | None, settings: FeatureSettings) -> float:
+        """Return the maximum error of a correct match: the given one, else that of objects or of the settings."""
+        if given is not None:
+            return given
+        return self.object_distance if self.data_kind == DataKind.OBJECTS else settings.distance
+
+    def matches(self, pair: UnitPair, settings: FeatureSettings, mutual: bool = True) -> Matches:
+        """Return index pairs (K, 2), K >= 3, of source points and their nearest target points in FPFH space.
+
+        Args:
+            pair: clouds at unit scale.
+            settings: of normals and features.
+            mutual: whether each must be the nearest to the other; else every source point has a match.
 
         Raises:
             NoSolution: fewer than 3 matches.
         """
         reg = open3d().pipelines.registration
         with self.stage("normals"):
-            clouds = [
-                point_cloud(c, normals(c, self.normal_radius, self.orientation)) for c in (pair.source, pair.target)
-            ]
+            radius, orientation = settings.normal_radius, settings.orientation
+            clouds = [point_cloud(c, normals(c, radius, orientation)) for c in (pair.source, pair.target)]
         with self.stage("features"):
-            search = open3d().geometry.KDTreeSearchParamHybrid(self.feature_radius, self.feature_neighbours)
+            search = open3d().geometry.KDTreeSearchParamHybrid(settings.feature_radius, settings.feature_neighbours)
             features = [reg.compute_fpfh_feature(cloud, search) for cloud in clouds]
         with self.stage("matching"):
             # ratio 0: never fall back to one-way matches if few are mutual
-            matches = np.asarray(reg.correspondences_from_features(*features, True, 0.0), dtype=np.intp).reshape(-1, 2)
+            found = reg.correspondences_from_features(*features, mutual, 0.0)
+            matches = np.asarray(found, dtype=np.intp).reshape(-1, 2)
         self.note(matches=len(matches))
         if len(matches) < 3:
-            raise NoSolution(f"{len(matches)} mutual FPFH matches; a pose needs 3")
+            raise NoSolution(f"{len(matches)} {'mutual ' * mutual}FPFH matches; a pose needs 3")
         return matches
 
-    def matched_points(self, pair: UnitPair, limit: int) -> tuple[Points, Points]:
+    def matched_points(
+        self, pair: UnitPair, settings: FeatureSettings, limit: int, mutual: bool = True
+    ) -> tuple[Points, Points]:
         """Return the matched points (K, 3) of both clouds, evenly subsampled to at most `limit` matches.
 
         Raises:
             NoSolution: see `matches`.
         """
-        matches = self.matches(pair)
+        matches = self.matches(pair, settings, mutual)
         if len(matches) > limit:
             matches = matches[np.linspace(0, len(matches) - 1, limit).astype(np.intp)]
         return pair.source[matches[:, 0]], pair.target[matches[:, 1]]

@@ -25,11 +25,16 @@ from datasets.registry import DataRegistry
 from methods.learned.base import Learned
 from methods.learned.training_config import Settings, add_arguments, command_of, settings_of
 from methods.learned.training_curve import Curve, plot_curve, provenance, write_curve
-from methods.learned.training_data import Batch, Part, collate, generate, points_at, prefetch
+from methods.learned.training_data import HOLD_EVERY, Batch, Part, collate, generate, points_at, prefetch
 from methods.learned.weights import MALLOC, Card, read_tensors, save
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+RISING_SHARE = 0.2
+"""Share of the steps in which the learning rate of "onecycle" rises; at least one step."""
+MIN_SCHEDULE = 4
+"""Fewest steps of that schedule: with fewer, its rise or its fall has no step."""
 
 
 def run(options: argparse.Namespace) -> None:
@@ -73,10 +78,13 @@ class Trainer:
         plateau = settings.schedule == "plateau"
         optimiser = torch.optim.Adam if plateau else torch.optim.AdamW
         self.optimiser = optimiser(self.network.parameters(), lr=settings.lr)
+        total = max(settings.steps + 1, MIN_SCHEDULE)
         self.schedule: Any = (
             torch.optim.lr_scheduler.ReduceLROnPlateau(self.optimiser, factor=0.5, patience=10)
             if plateau
-            else torch.optim.lr_scheduler.OneCycleLR(self.optimiser, settings.lr, settings.steps + 1, pct_start=0.2)
+            else torch.optim.lr_scheduler.OneCycleLR(
+                self.optimiser, settings.lr, total, pct_start=max(RISING_SHARE, 2 / total)
+            )
         )
         self.done, self.seconds, self.recent = 0, 0.0, 0.0
         self.curve: Curve = []
@@ -102,7 +110,10 @@ class Trainer:
         return value
 
     def validate(self, batches: list[Batch]) -> dict[str, float]:
-        """Compute loss, RMSE (mean over problems) and recall at 0.2 in float32; append them to the curve."""
+        """Compute loss, RMSE (mean over problems) and recall at 0.2 in float32; append them to the curve.
+
+        Without batches, those of the validation are NaN, and the training loss takes the place of the validation loss.
+        """
         import torch
 
         self.network.eval()
@@ -112,18 +123,18 @@ class Trainer:
                 estimate = self.network.estimate(batch.prepared, batch.source, batch.target)
                 losses.append(float(self.network.loss(estimate, batch.T_true)))
                 errors.append(rmse(estimate[0], batch.T_true, batch.source))
-        error = torch.cat(errors)
+        error = torch.cat(errors) if errors else torch.full((1,), float("nan"))
         row = {
             "step": self.done,
             "seconds": round(self.seconds, 1),
             "lr": self.optimiser.param_groups[0]["lr"],
             "train_loss": self.recent,
-            "validation_loss": float(np.mean(losses)),
+            "validation_loss": float(np.mean(losses)) if losses else float("nan"),
             "validation_rmse": float(error.mean()),
-            "validation_recall": float((error < 0.2).double().mean()),
+            "validation_recall": float((error < 0.2).double().mean()) if losses else float("nan"),
         }
         if self.settings.schedule == "plateau":
-            self.schedule.step(row["validation_loss"])
+            self.schedule.step(row["validation_loss"] if losses else self.recent)
         self.curve.append(row)
         return row
 
@@ -222,8 +233,16 @@ def _resume(trainer: Trainer, checkpoint: Path) -> None:
 
 
 def _validation_batches(trainer: Trainer, whole: DataSet) -> list[Batch]:
+    """Return the validation problems; none, with a message, if no object of the condition's categories is held out."""
     settings = trainer.settings
-    problems = generate(Part(whole, held_out=True), settings, settings.points[-1], 0, settings.validation)
+    part = Part(whole, held_out=True)
+    if not part.has_objects(settings.condition):
+        print(
+            f"{settings.dataset}: no train object is held out, as every {HOLD_EVERY}th is; training goes on without validation",
+            flush=True,
+        )
+        return []
+    problems = generate(part, settings, settings.points[-1], 0, settings.validation)
     batches = [problems[i : i + 8] for i in range(0, len(problems), 8)]
     return [collate(trainer.network, batch, settings.device) for batch in batches]
 
@@ -262,10 +281,14 @@ def _save_checkpoint(trainer: Trainer, checkpoint: Path) -> None:
 def _report(trainer: Trainer, row: dict[str, float]) -> None:
     settings = trainer.settings
     left = trainer.seconds / trainer.done * (settings.steps - trainer.done) / 60
+    validation = (
+        f"validation loss {row['validation_loss']:.4f} rmse {row['validation_rmse']:.4f} "
+        f"recall {row['validation_recall']:.3f}"
+    )
     print(
         f"{settings.title}  step {trainer.done}/{settings.steps}  N {points_at(settings, trainer.done - 1)}  "
-        f"{trainer.seconds:.0f} s  loss {row['train_loss']:.4f}  validation loss {row['validation_loss']:.4f} "
-        f"rmse {row['validation_rmse']:.4f} recall {row['validation_recall']:.3f}  {left:.0f} min left",
+        f"{trainer.seconds:.0f} s  loss {row['train_loss']:.4f}  "
+        f"{validation if np.isfinite(row['validation_loss']) else 'no validation'}  {left:.0f} min left",
         flush=True,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from pathlib import Path
 from typing import Any
 
@@ -54,5 +55,5 @@ def provenance(settings: Settings, whole: DataSet, seconds: float, validation: d
         "categories": [whole.categories[i] for i in trained_labels],
         "command": command_of(settings),
         "seconds": round(seconds),
-        "validation": validation,
+        "validation": {name: value if math.isfinite(value) else None for name, value in validation.items()},
     }

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from common.errors import InputError
 from datasets.base import DataSet, Shape
+from datasets.conditions import condition, labels_allowed
 from datasets.problems import Problem, ProblemKey, make_problem
 from datasets.symmetry import members
 from methods.learned.base import Network
@@ -41,9 +42,20 @@ class Part(DataSet):
         is_held_out = np.arange(0 if labels is None else len(labels)) % HOLD_EVERY == HOLD_EVERY - 1
         self.rows = np.flatnonzero(is_held_out == held_out)
 
+    def has_objects(self, posed: str) -> bool:
+        """Tell whether there is an object of the categories that a condition trains on."""
+        labels = self.labels("train")
+        allowed = labels_allowed(condition(posed), "train", len(self.categories))
+        return labels is None or bool(len(labels) if allowed is None else np.isin(labels, allowed).any())
+
     def labels(self, split: str) -> NDArray[np.integer[Any]] | None:
         """See `DataSet.labels`."""
         return None if self.all_labels is None else self.all_labels[self.rows]
+
+    def point_counts(self, split: str) -> NDArray[np.integer[Any]] | None:
+        """See `DataSet.point_counts`."""
+        counts = self.whole.point_counts("train")
+        return None if counts is None else counts[self.rows]
 
     def shape(self, split: str, index: int) -> Shape:
         """See `DataSet.shape`."""

@@ -22,6 +22,8 @@ pytestmark = pytest.mark.skipif(
     not (CHROMIUM and DRIVER), reason="no chromium and chromedriver: apt-get install chromium chromium-driver"
 )
 CRITERION = CONVENTIONS["deepgmr"]
+ROWS = "[...document.querySelector('#summary .of-group:not([hidden]) table').tBodies[0].rows]"
+"""The rows of the summary that is shown, in JavaScript."""
 
 
 def browser():
@@ -95,21 +97,19 @@ def test_a_hostile_name_stays_text(opened):
         "return [...document.querySelectorAll('#summary td:first-child')].map(c => c.textContent)"
     )
     assert HOSTILE in cells
-    legend = drawn(opened, "cdf-0").find_elements("css selector", ".legendtext")
+    legend = drawn(opened, "cdf-chart").find_elements("css selector", ".legendtext")
     assert any(
         HOSTILE in (text.get_attribute("data-unformatted") or text.text).replace("&lt;", "<").replace("&gt;", ">")
         for text in legend
     )
-    assert opened.execute_script("return document.querySelectorAll('body script').length") == 4
+    assert opened.execute_script("return document.querySelectorAll('body script').length") == 5
 
 
 def test_a_click_on_a_head_sorts(opened):
     def values():
-        return opened.execute_script(
-            "return [...document.querySelector('#summary table').tBodies[0].rows].map(r => Number(r.cells[3].dataset.v))"
-        )
+        return opened.execute_script(f"return {ROWS}.filter(r => !r.hidden).map(r => Number(r.cells[3].dataset.v))")
 
-    head = opened.find_elements("css selector", "#summary table .sort")[3]
+    head = opened.find_elements("css selector", "#summary .of-group:not([hidden]) .sort")[3]
     opened.execute_script("arguments[0].click()", head)
     assert values() == sorted(values())
     opened.execute_script("arguments[0].click()", head)
@@ -118,9 +118,9 @@ def test_a_click_on_a_head_sorts(opened):
 
 
 def test_methods_with_few_problems_stay_last_whatever_the_order(opened):
-    rows = "[...document.querySelector('#summary table').tBodies[0].rows]"
+    rows = ROWS
     opened.execute_script(f"{rows}[1].classList.add('few')")
-    head = opened.find_elements("css selector", "#summary table .sort")[3]
+    head = opened.find_elements("css selector", "#summary .of-group:not([hidden]) .sort")[3]
     for _ in range(2):
         opened.execute_script("arguments[0].click()", head)
         assert opened.execute_script(f"return {rows}.findIndex(r => r.classList.contains('few')) === {rows}.length - 1")
@@ -130,7 +130,7 @@ def test_methods_with_few_problems_stay_last_whatever_the_order(opened):
 def test_heads_are_reached_and_pressed_by_keyboard(opened):
     from selenium.webdriver.common.keys import Keys
 
-    head = opened.find_elements("css selector", "#summary table .sort")[0]
+    head = opened.find_elements("css selector", "#summary .of-group:not([hidden]) .sort")[0]
     opened.execute_script("arguments[0].focus()", head)
     head.send_keys(Keys.ENTER)
     assert head.find_element("xpath", "ancestor::th").get_attribute("aria-sort") == "ascending"
@@ -140,6 +140,7 @@ def test_heads_are_reached_and_pressed_by_keyboard(opened):
 
 
 def test_the_filter_hides_rows(opened):
+    opened.execute_script("document.getElementById('coverage').open = true")
     box = opened.find_element("css selector", "#coverage input[type=search]")
     box.send_keys("fgr noisy")
     shown = opened.execute_script(
@@ -149,10 +150,51 @@ def test_the_filter_hides_rows(opened):
     assert box.find_element("xpath", "../output").text.startswith("1 of ")
     box.clear()
     box.send_keys(" ")
+    opened.execute_script("document.getElementById('coverage').open = false")
+
+
+def shown_methods(driver, table):
+    rows = f"[...document.querySelector('{table} tbody').rows]"
+    return driver.execute_script(f"return {rows}.filter(r => !r.hidden).map(r => r.dataset.m)")
+
+
+def test_one_filter_of_methods_for_tables_and_charts(opened):
+    chart, control = drawn(opened, "cdf-chart"), "document.querySelector('input[value=control]').click()"
+    before = shown_methods(opened, "#summary .of-group:not([hidden])")
+    assert "identity" not in before and "deepgmr" in before
+    opened.execute_script(control)
+    assert set(shown_methods(opened, "#summary .of-group:not([hidden])")) == {*before, "identity"}
+    names = opened.execute_script("return arguments[0].data.map(t => t.meta)", chart)
+    assert set(names) == {*before, "identity"}
+    opened.execute_script(control)
+    assert opened.find_element("id", "shown").text.startswith(f"{len(before)} of ")
+
+
+def test_the_condition_is_selected_once_for_all(opened):
+    from selenium.webdriver.support.ui import Select
+
+    condition = Select(opened.find_element("css selector", "select[name=condition]"))
+    first = condition.first_selected_option.text
+    for option in ("clean", "noisy", first):
+        condition.select_by_visible_text(option)
+        groups = opened.execute_script(
+            "return [...document.querySelectorAll('.of-group:not([hidden])')].map(d => d.dataset.g)"
+        )
+        assert {group.split("/")[1] for group in groups} == {option}
+        pressed = opened.find_element("css selector", "#verdict button[aria-pressed=true]")
+        assert pressed.text.split(" · ")[1] == option
+
+
+def test_four_screens_and_the_rest_folded(opened):
+    opened.execute_script("for (const d of document.querySelectorAll('details')) d.open = false")
+    metrics = {"width": 1400, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    assert opened.execute_script("return document.documentElement.scrollHeight") <= 4 * 900
+    opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_a_formula_opens_on_demand(opened):
-    why = opened.find_element("css selector", "#summary table .why")
+    why = opened.find_element("css selector", "#summary .of-group:not([hidden]) .why")
     opened.execute_script("arguments[0].click()", why)
     shown = opened.find_element("id", why.get_attribute("popovertarget"))
     assert shown.is_displayed() and "status ok" in shown.text
@@ -161,7 +203,7 @@ def test_a_formula_opens_on_demand(opened):
 
 
 def test_hover_names_the_method_and_its_share(opened):
-    chart = drawn(opened, "cdf-0")
+    chart = drawn(opened, "cdf-chart")
     opened.execute_script("Plotly.Fx.hover(arguments[0], [{curveNumber: 0, pointNumber: 3}])", chart)
     time.sleep(0.3)
     texts = [t.text for t in chart.find_elements("css selector", ".hoverlayer text")]
@@ -169,8 +211,10 @@ def test_hover_names_the_method_and_its_share(opened):
 
 
 def test_the_log_axis_goes_on_and_off(opened):
-    chart = drawn(opened, "cdf-0")
-    button = opened.find_element("css selector", "button.log[data-for=cdf-0]")
+    chart = drawn(opened, "cdf-chart")
+    button = opened.find_element("css selector", "button.log[data-for=cdf-chart]")
+    if button.get_attribute("aria-pressed") == "true":
+        opened.execute_script("arguments[0].click()", button)
     for kind, pressed in (("log", "true"), ("linear", "false")):
         opened.execute_script("arguments[0].click()", button)
         assert opened.execute_script("return arguments[0]._fullLayout.xaxis.type", chart) == kind
@@ -215,11 +259,11 @@ def test_another_method_shows_its_own_pairs(opened):
 def test_dark_and_light(opened):
     def colours():
         return opened.execute_script(
-            "const s = getComputedStyle(document.body), chart = document.getElementById('cdf-0');"
+            "const s = getComputedStyle(document.body), chart = document.getElementById('cdf-chart');"
             "return [s.backgroundColor, s.color, chart._fullLayout.font.color]"
         )
 
-    drawn(opened, "cdf-0")
+    drawn(opened, "cdf-chart")
     for scheme in ("light", "dark"):
         media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
         opened.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
@@ -236,7 +280,7 @@ def test_dark_and_light(opened):
 def test_on_a_phone_nothing_but_tables_is_wider_than_the_window(opened):
     metrics = {"width": 390, "height": 800, "deviceScaleFactor": 2, "mobile": True}
     opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    drawn(opened, "pareto-0")
+    drawn(opened, "pareto-chart")
     time.sleep(0.5)
     assert opened.execute_script("return document.documentElement.scrollWidth") <= 391
     opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

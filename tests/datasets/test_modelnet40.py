@@ -114,8 +114,8 @@ def test_off_headers_of_the_archive_are_read(tmp_path, header):
     [
         ("", "is empty"),
         ("PLY\n" + CUBE, "header is 'PLY'"),
-        ("OFF\n" + CUBE[:60], "cannot be read"),
-        ("OFF\n" + CUBE.replace("3 1 6 5", "3 1 6 99"), "cannot be read"),
+        ("OFF\n" + CUBE[:60], "header declares 8 vertices and 12 faces, but"),
+        ("OFF\n" + CUBE.replace("3 1 6 5", "3 1 6 99"), "a face refers to vertex 99"),
         ("OFF\n" + CUBE.replace("1 1 1\n", "nan 1 1\n", 1), "not finite"),
         ("OFF\n3 1 0\n0 0 0\n0 0 0\n0 0 0\n3 0 1 2\n", "no area"),
     ],

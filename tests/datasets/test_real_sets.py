@@ -109,7 +109,7 @@ def test_a_bad_fragment_stops_the_set_or_takes_its_pairs_with_it(scene):
     with pytest.raises(InputError, match=r"cloud_bin_2\.ply: .*--skip-bad"):
         len(fragments(scene))
     dataset = fragments(scene, skip_bad="true")
-    assert len(dataset) == 3 and "1 files are left out" in dataset.remarks[0]
+    assert len(dataset) == 3 and "1 file is left out" in dataset.remarks[0]
     assert len(fragments(scene, skip_bad="true")) == 3  # from the cache
 
 
@@ -335,6 +335,34 @@ def test_a_bad_file_stops_the_folder_unless_it_is_to_be_left_out(mixed, tmp_path
         open_data("folder[path=mine]", tmp_path).labels("test")
     dataset = DataRegistry(tmp_path).spec("folder[path=mine]").skipping_bad().build()
     assert len(dataset.labels("test")) == 3 and "2 files are left out" in dataset.remarks[0]
+
+
+def test_hidden_files_and_descriptions_are_left_out_and_remarks_are_counted(mixed, tmp_path):
+    (mixed / "._box.off").write_bytes(b"\0\5\x16\7" * 20)
+    (mixed / "box_info.txt").write_text("mid: 0\nsource: web\n")
+    for name in "ab":
+        np.savetxt(mixed / f"{name}.txt", np.hstack([rng(name).random((60, 3))] * 2), delimiter=",")
+    dataset = open_data("folder[path=mine]", tmp_path)
+    assert len(dataset.labels("test")) == 5
+    assert "1 text files hold no points and are left out, such as" in dataset.remarks[0]
+    assert "box_info.txt" in dataset.remarks[0]
+    assert dataset.remarks[1] == "2 files, the first a.txt: columns 1, 2, 3 of 6 are x, y, z"
+
+
+def test_clouds_too_small_for_a_problem_are_left_out_of_it(mixed, tmp_path):
+    np.save(mixed / "tiny.npy", rng("tiny").random((40, 3)))
+    np.save(mixed / "large.npy", rng("large").random((600, 3)))
+    dataset = open_data("folder[path=mine]", tmp_path)
+    rest, remark = dataset.points_for(100, 200)
+    assert rest == 200 and "1 file has fewer than 100 points, such as tiny.npy with 40: left out" in remark
+    names = {make_problem(dataset, ProblemKey("f", "resampled", 100, i)).tags["object"] for i in range(12)}
+    assert names == {"ball/cloud", "large", "ball/deep/ball", "box"}
+    few, remark = dataset.points_for(1000, 2000)
+    assert few == 40 and "3 files have fewer than 1000 points" in remark and "lower --points" in remark
+    for file in ("box.off", "ball/deep/ball.stl"):
+        (mixed / file).unlink()
+    with pytest.raises(InputError, match="no test object of these categories of 2000 points or more"):
+        make_problem(open_data("folder[path=mine]", tmp_path), ProblemKey("f", "resampled", 1000, 0))
 
 
 # What they have in common

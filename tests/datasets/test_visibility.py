@@ -36,6 +36,20 @@ def test_the_grid_keeps_the_nearest_point_of_each_cell_and_drops_what_is_outside
     assert visible_on_grid(cloud).tolist() == sorted(nearest.values())
 
 
+@pytest.mark.parametrize("n", [1, 2, 40])
+def test_points_alone_in_their_cells_are_all_seen_from_the_edge_on(n):
+    """The grid is half open: it includes -1 and excludes 1."""
+    x = -1 + 0.01 * np.arange(n)
+    cloud = np.stack([x, x[::-1], rng("z").normal(size=n)], axis=1)
+    assert visible_on_grid(cloud).tolist() == list(range(n))
+    for axis in (0, 1):
+        outside = np.zeros((3, 3))
+        outside[:, axis] = -1.0000001, -1.0, 1.0
+        assert visible_on_grid(outside).tolist() == [1]
+    stacked = np.array([[0.5, 0.5, z] for z in (3.0, 1.0, 2.0)])
+    assert visible_on_grid(stacked).tolist() == [1]
+
+
 def test_hidden_point_removal_shows_the_near_half_of_a_sphere():
     cloud = sphere(2000)
     seen = np.isin(np.arange(2000), visible_points(cloud))

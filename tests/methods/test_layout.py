@@ -1,5 +1,7 @@
 """One method per file directly in `methods/`."""
 
+import inspect
+import re
 from pathlib import Path
 
 import methods
@@ -12,3 +14,16 @@ def test_every_file_but_the_contract_is_a_method() -> None:
     folder = Path(methods.__file__).parent
     files = {file.name for file in folder.glob("*.py")} - CONTRACT
     assert files == {entry.file.name for entry in MethodRegistry().entries.values() if entry.file.parent == folder}
+
+
+def test_what_a_class_states_about_its_call_holds() -> None:
+    """Methods that take an initial pose are local, those that draw numbers are random, and both have a known kind."""
+    entries = [
+        entry for entry in MethodRegistry().entries.values() if entry.file.parent == Path(methods.__file__).parent
+    ]
+    assert len(entries) > 20
+    for entry in entries:
+        assert entry.cls.local == ("init" in inspect.signature(entry.cls.register).parameters), entry.cls
+        draws = re.search(r"self\.(rng|seed)\b", inspect.getsource(entry.cls))
+        assert entry.cls.random or not draws, entry.cls
+        assert entry.cls.kind in ("local", "global", "learned", "control"), entry.cls

@@ -129,3 +129,15 @@ def test_misspelt_command_or_flag_gets_a_suggestion(capsys, typed, says):
 def test_abbreviated_flag_is_accepted(capsys):
     config, _ = configuration("--method", "good", "--dataset", "blobs")
     assert [m.text for m in config.methods] == ["good"] and [d.text for d in config.datasets] == ["blobs"]
+
+
+def test_data_leaves_out_bad_files_if_asked_and_prints_how_many(tmp_path, capsys):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "a.xyz").write_text("0 0 1\n1 0 0\n0 1 0\n1 1 1\n")
+    (tmp_path / "mine" / "b.xyz").write_text("1 2 3\n4 5\n")
+    arguments = ["data", "folder[path=mine]", "--data", str(tmp_path)]
+    assert main.main(arguments) == 2
+    assert "b.xyz: line 2 has 2 columns" in (error := capsys.readouterr().err) and "or give --skip-bad" in error
+    assert main.main([*arguments, "--skip-bad"]) == 0
+    output = capsys.readouterr().out
+    assert "1 objects in 1 categories, ready" in output and "1 file is left out, the first because of:" in output

@@ -35,6 +35,11 @@ def test_real_pairs_of_a_scan_are_a_cluster():
 
 def test_without_an_object_the_number_is_minus_one():
     assert clusters_of(pd.DataFrame({"object": pd.Categorical(["a", None]), "condition": "noisy"})).tolist() == [0, -1]
+    scans = pd.Categorical(["s/1-2", None, "s/1-3", "s/2-3"])
+    real = clusters_of(pd.DataFrame({"object": scans, "condition": "real"}))
+    assert real[1] == -1 and real[0] == real[2] != real[3] and (real[[0, 2, 3]] >= 0).all()
+    mixed = clusters_of(pd.DataFrame({"object": scans, "condition": ["real", "real", "real", "noisy"]}))
+    assert len({*mixed.tolist()}) == 3 and mixed[1] == -1, "a scan and an object have different numbers"
 
 
 @pytest.fixture(scope="module")

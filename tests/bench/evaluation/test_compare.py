@@ -5,11 +5,16 @@ import json
 import shutil
 import sqlite3
 
+import numpy as np
+import pandas as pd
 import pytest
+from scipy.stats import binomtest
 
 from bench.cli import main
-from bench.evaluation.compare import compare
+from bench.evaluation.aggregate import add_success
+from bench.evaluation.compare import Change, _with_verdict, check_same_problems, compare
 from bench.evaluation.conventions import CONVENTIONS
+from bench.evaluation.statistics import Difference
 from common.errors import InputError
 from tests.bench.stored_runs import changed
 
@@ -116,3 +121,120 @@ def test_the_command(folders, capsys):
     assert capsys.readouterr().err.startswith("bench.py: a and b: the problems of modelnet40/clean/1024 differ")
     shutil.rmtree(folders / "results" / "b")
     assert main.main(["compare", "a", "b"]) == 2 and main.main(["compare", "a", "a", "--convention", "kiti"]) == 2
+
+
+def with_repeats(run, method):
+    """The run with a second repeat of a method, in which every third answer is lost and every fourth wrong."""
+    accuracy = run.outcomes[(run.outcomes["method"] == method) & (run.outcomes["phase"] == "accuracy")]
+    again = accuracy.assign(repeat=1, time_ms=accuracy["time_ms"] * 1.5)
+    order = np.arange(len(again))
+    again["status"] = again["status"].astype(str).where(order % 3 > 0, "timeout").astype(again["status"].dtype)
+    again.loc[again.index[order % 4 == 1], "t03"] += 5
+    outcomes = pd.concat([run.outcomes, again])
+    for name in outcomes.columns:
+        if isinstance(accuracy[name].dtype, pd.CategoricalDtype):
+            outcomes[name] = outcomes[name].astype(accuracy[name].dtype)
+    order = ["method", "dataset", "condition", "points", "problem", "repeat", "seed", "phase"]
+    return dataclasses.replace(run, outcomes=outcomes.sort_values(order, kind="stable").reset_index(drop=True))
+
+
+def with_skipped(run, method, count):
+    """The run with some outcomes of a method that were not run."""
+    outcomes = run.outcomes.copy()
+    accuracy = outcomes[(outcomes["method"] == method) & (outcomes["phase"] == "accuracy")]
+    outcomes["status"] = outcomes["status"].cat.set_categories(sorted({*outcomes["status"].cat.categories, "skipped"}))
+    outcomes.loc[accuracy.groupby("condition", observed=True).tail(count).index, "status"] = "skipped"
+    return dataclasses.replace(run, outcomes=outcomes)
+
+
+def test_problems_of_only_one_run_and_skipped_ones_are_not_compared(stored_run):
+    less = dataclasses.replace(
+        stored_run, run=stored_run.run | {"problem_sets": dict([*stored_run.run["problem_sets"].items()][:1])}
+    )
+    (group,) = less.run["problem_sets"]
+    for a, b in ((stored_run, less), (less, stored_run)):
+        assert {change.group for change in compare(a, b, ("A", "B"), CRITERION).changes} == {group}
+    fewer = with_skipped(stored_run, "icp", 9)
+    changes = compare(stored_run, fewer, ("A", "B"), CRITERION).changes
+    run = [set(zip(t["method"], t["problem"], strict=True)) for t in (evaluated(stored_run), evaluated(fewer))]
+    assert len(run[1]) < len(run[0])
+    for change in (change for change in changes if change.quantity == "answered"):
+        shared = [p for m, p in run[0] & run[1] if m == change.method and p.startswith(f"{change.group}/")]
+        assert change.problems == len(shared), change.group
+
+
+def evaluated(run):
+    """The trials of a run that were not skipped."""
+    return add_success(run, CRITERION).query("status != 'skipped'")
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_every_quantity_is_recomputed_from_the_trials(stored_run, repeated):
+    """Shares of problems where most repeats succeed, errors where both answered, times where both returned."""
+    a, b = stored_run, changed(changed(stored_run, "fgr", "noisy", share=0.3), "fgr", "noisy", move=0.01, fail=0.1)
+    if repeated:
+        a, b = with_repeats(a, "fgr"), with_repeats(b, "fgr")
+    else:
+        b = with_skipped(b, "fgr", 7)
+    keys = ["problem", "repeat"]
+    tables = [
+        add_success(run, CRITERION).query("method == 'fgr' and condition == 'noisy'").set_index(keys) for run in (a, b)
+    ]
+    shared = tables[0].index.intersection(tables[1].index)
+    tables = [table.loc[shared].assign(ok=lambda t: t["status"] == "ok") for table in tables]
+    run = ((tables[0]["status"] != "skipped") & (tables[1]["status"] != "skipped")).to_numpy()
+    tables = [table[run] for table in tables]
+    both = tables[0]["ok"] & tables[1]["ok"]
+    returned = [t["status"].isin(["ok", "no_solution", "invalid"]) for t in tables]
+    ended = returned[0] & returned[1]
+    expected = {
+        "recall@0.2": [(t["success"].groupby("problem", observed=True).mean() > 0.5).to_numpy() for t in tables],
+        "answered": [(t["ok"].groupby("problem", observed=True).mean() > 0.5).to_numpy() for t in tables],
+        "RMSE, both answered": [t["rmse"][both].groupby("problem", observed=True).mean().to_numpy() for t in tables],
+        "time (ms)": [t["time_ms"][ended].to_numpy() for t in tables],
+    }
+    changes = compare(a, b, ("A", "B"), CRITERION).changes
+    ours = {c.quantity: c for c in changes if c.method == "fgr" and "/noisy/" in c.group}
+    assert list(ours) == list(expected)
+    for quantity, (x, y) in expected.items():
+        change, p = ours[quantity], ours[quantity].difference.p
+        assert (change.problems, change.a, change.b) == (len(x), pytest.approx(x.mean()), pytest.approx(y.mean()))
+        assert change.difference.mean == pytest.approx(y.mean() - x.mean())
+        if quantity.startswith("time"):
+            assert np.isnan(p) and change.verdict == "not tested"
+        elif x.dtype == bool:
+            lost, won = int((x & ~y).sum()), int((y & ~x).sum())
+            assert p == pytest.approx(binomtest(won, won + lost).pvalue if won + lost else 1.0)
+            assert change.verdict == ("worse" if change.p < 0.05 else "same") and change.p >= p
+        else:
+            larger = abs(y.mean() - x.mean()) > 0.01 * max(x.mean(), y.mean())
+            assert change.verdict == ("worse" if change.p < 0.05 and larger else "same")
+        assert change.difference.low <= change.difference.mean <= change.difference.high
+
+
+@pytest.mark.parametrize("quantity", ["recall@0.2", "answered", "RMSE, both answered"])
+@pytest.mark.parametrize("d", [-0.5, -0.004, 0.0, 0.004, 0.5])
+@pytest.mark.parametrize("p", [0.049, 0.05, 0.051])
+def test_a_verdict_needs_significance_and_for_errors_a_relevant_difference(quantity, d, p):
+    """Larger is better for shares, smaller for errors; a mean error must differ by more than a percent."""
+    change = Change("m", "g", quantity, 30, 0.5, 0.5 + d, Difference(d, d, d, p), p, "same")
+    share, expected = not quantity.startswith("RMSE"), "same"
+    if p < 0.05 and d and (share or abs(d) > 0.005):
+        expected = "better" if (d > 0) == share else "worse"
+    result = _with_verdict(change, p)
+    assert result.verdict == expected and result.p == p
+
+
+def test_remarks_and_refusals_name_what_differs(stored_run):
+    sets = {"a/noisy/64": "x", "b/noisy/64": "y"}
+    more = dataclasses.replace(stored_run, run=stored_run.run | {"problem_sets": stored_run.run["problem_sets"] | sets})
+    assert check_same_problems(more, stored_run, ("A", "B")) == sorted(stored_run.run["problem_sets"])
+    remarks = compare(more, stored_run, ("A", "B"), CRITERION).remarks
+    assert remarks == ["only in A: problems of a/noisy/64", "only in A: problems of b/noisy/64"]
+    assert [r[:9] for r in compare(stored_run, more, ("A", "B"), CRITERION).remarks] == ["only in B"] * 2
+    group = next(iter(stored_run.run["problem_sets"]))
+    fewer = stored_run.problems[stored_run.problems["problem"].astype(str) != f"{group}/00003"]
+    other = dataclasses.replace(stored_run, problems=fewer, run=stored_run.run | {"problem_sets": {group: "other"}})
+    n = int(stored_run.problems["problem"].astype(str).str.startswith(f"{group}/").sum())
+    with pytest.raises(InputError, match=rf"the problems of {group} differ \({n} and {n - 1} problems\)"):
+        compare(stored_run, other, ("A", "B"), CRITERION)

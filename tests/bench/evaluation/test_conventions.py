@@ -1,6 +1,7 @@
 """Conventions against their formulas."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from bench.evaluation import aggregate
@@ -47,6 +48,19 @@ def test_failures_count_under_every_convention(trials):
         success = CONVENTIONS[name].success(trials)
         assert (success[failed] == 0).all()
         assert np.isnan(success[trials["status"] == "skipped"]).all()
+
+
+def test_labels_limits_and_columns_follow_from_the_limits():
+    kitti, dcp = CONVENTIONS["kitti"], CONVENTIONS["dcp"]
+    assert kitti.columns == ("rte", "rre_deg") and CONVENTIONS["deepgmr"].columns == ("rmse",)
+    assert kitti.recall_label == "recall (RRE < 5, RTE < 2)" and dcp.recall_label == "recall"
+    assert (kitti.threshold, dcp.threshold, CONVENTIONS["deepgmr"].threshold) == (2.0, None, 0.2)
+    frame = pd.DataFrame({"rre_deg": [4.9, 5.0, 4.9, 4.9, np.nan, 0.0], "rte": [1.9, 1.9, 2.0, np.inf, 0.0, np.nan]})
+    np.testing.assert_array_equal(kitti.success(frame), [1, 0, 0, 0, np.nan, np.nan])
+    for wrong in ([0.0, 1.0], [1.0, 0.0], [np.inf, 1.0]):
+        with pytest.raises(InputError, match="kitti takes 2 positive values"):
+            kitti.with_limits(wrong)
+    assert kitti.with_limits([1e-9, 1]).limits == (("rre_deg", 1e-9), ("rte", 1.0))
 
 
 def test_thresholds_from_outside():

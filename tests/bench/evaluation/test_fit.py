@@ -4,13 +4,17 @@ import dataclasses
 
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
+from bench.evaluation import fit as fit_module
+from bench.evaluation import metrics
 from bench.evaluation.fit import TOLERANCE, Fit, as_good, rival
 from common.keys import rng
 from common.rigid import inverse
 from datasets.poses import haar
 from datasets.problems import Problem, ProblemKey
 from datasets.symmetry import members, turn
+from methods.geometry import search
 
 X, Z = np.eye(3)[0], np.eye(3)[2]
 DIAGONAL = np.ones(3) / np.sqrt(3)
@@ -142,3 +146,53 @@ def test_the_distance_is_that_of_its_definition():
     apart = ((moved[:, None] - given.target.astype(float)) ** 2).sum(axis=2)
     parts = [np.sort(apart.min(axis=axis))[:54].mean() for axis in (0, 1)]
     assert fit.keep == 0.9 and fit.distances(T[None])[0] == pytest.approx(np.sqrt(np.mean(parts)), rel=1e-9)
+
+
+@pytest.mark.parametrize(("overlap", "keep"), [(None, 0.9), (np.nan, 0.9), (0.95, 0.9), (0.6, 0.6), (0.1, 0.3)])
+def test_the_share_that_is_kept_is_the_overlap_within_its_bounds(overlap, keep):
+    given = problem(oblong, 90)
+    fit = Fit(dataclasses.replace(given, tags={"overlap": overlap}))
+    assert fit.keep == keep
+    for n, values in ((90, np.arange(90.0)), (4, np.arange(4.0)), (2, np.arange(2.0))):
+        kept = np.sort(values)[: min(n, max(3, round(keep * n)))]
+        assert values[::-1][search._nearest(values[::-1], keep)].mean() == pytest.approx(kept.mean())
+        assert sorted(search._nearest(values[::-1], keep)) == list(range(n - len(kept), n))
+
+
+def test_errors_motions_and_thinned_clouds_are_those_of_their_definitions():
+    given = problem(asymmetric, 300)
+    fit, draw = Fit(given), rng("definitions")
+    A, B = (pose(haar(draw), draw.normal(size=3)) for _ in range(2))
+    assert fit.rmse(A[None], B[None])[0] == pytest.approx(float(metrics.rmse(A, B, given.evaluation_points)))
+    radius = np.linalg.norm(given.target - given.target.mean(axis=0), axis=1).max()
+    truth = fit.distances(fit.refine(given.T_target_source[None]))[0]
+    assert fit.limit == pytest.approx(truth + 1e-6 * radius)
+    p = draw.normal(size=(20, 3))
+    q = p @ A[:3, :3].T + A[:3, 3] + 0.05 * draw.normal(size=(20, 3))
+    R, _ = Rotation.align_vectors(q - q.mean(axis=0), p - p.mean(axis=0))
+    T = search.kabsch(p, q)
+    assert np.allclose(T[:3, :3], R.as_matrix(), atol=1e-7) and np.allclose(T[:3, 3], q.mean(0) - R.apply(p.mean(0)))
+    flat = p * (1, 1, 0)
+    assert np.linalg.det(search.kabsch(flat, flat * (1, -1, 0))[:3, :3]) == pytest.approx(1)
+    for n in (3, 2048, 2049, 9000):
+        cloud = np.arange(3 * n, dtype=float).reshape(n, 3)
+        thin = search.even(cloud, fit_module.MAX_POINTS)
+        rows = thin[:, 0] / 3
+        assert len(thin) == min(n, 2048) and (rows[0], rows[-1]) == (0, n - 1) and np.ptp(np.diff(rows)) <= 1
+
+
+def test_a_pose_that_is_refined_far_away_is_not_as_good_and_the_ratio_is_of_refined_poses():
+    given = problem(cube)
+    fit, T = Fit(given), given.T_target_source
+    assert (
+        fit.ratios(T[None], 0.2)[0] == pytest.approx(fit.distances(fit.refine(T[None]))[0] / fit.limit)
+        and fit.ratios(T[None], 0.2)[0] < 1
+    )
+    moved = T @ pose(turn(Z, 0.3))
+    step = fit.rmse(moved[None], fit.refine(moved[None]))[0]
+    assert np.isfinite(fit.ratios(moved[None], step * 1.01)[0]) and np.isinf(fit.ratios(moved[None], step * 0.99)[0])
+    limit = (1 + fit_module.TOLERANCE) * fit.limit
+    for factor in (0.99, 1.01):
+        fit.limit = fit.distances(fit.refine(T[None]))[0] / (1 + fit_module.TOLERANCE) / factor
+        assert as_good(fit, T[None])[0] == (factor < 1)
+    assert limit > 0

@@ -181,3 +181,36 @@ def test_the_error_by_information_is_the_rmse_over_the_correspondences_of_small_
         ours = float(metrics.information_rmse(T, truth[0], information))
         assert ours == pytest.approx(float(metrics.rmse(T, truth[0], p)), rel=tolerance)
     assert float(metrics.information_rmse(truth[0], truth[0], information)) < 1e-6
+
+
+def test_the_error_by_information_weighs_translation_and_half_angle_vector_of_any_rotation():
+    """Λ couples them, so that the sign of the quaternion matters; angles up to 180 degrees."""
+    draw = np.random.default_rng(3)
+    for angle in (0.1, 1.0, 2.0, 3.1):
+        axis, root = draw.normal(size=3), draw.normal(size=(6, 6))
+        vector, information = angle * axis / np.linalg.norm(axis), root @ root.T
+        truth, step = np.eye(4), np.eye(4)
+        truth[:3, :3], truth[:3, 3] = Rotation.random(random_state=int(10 * angle)).as_matrix(), draw.normal(size=3)
+        step[:3, :3], step[:3, 3] = Rotation.from_rotvec(vector).as_matrix(), draw.normal(size=3)
+        xi = np.r_[step[:3, 3], np.sin(angle / 2) * vector / angle]
+        expected = np.sqrt(xi @ information @ xi / information[0, 0])
+        assert metrics.information_rmse(truth @ step, truth, information) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("size", [1, 60, 99, 100, 101, 500])
+def test_the_mean_distance_of_a_run_is_over_the_first_hundred_points_there_are(size):
+    draw = np.random.default_rng(size)
+    points = draw.normal(size=(3, size, 3)).astype(np.float32)
+    R = Rotation.random(6, random_state=0).as_matrix()
+    T, truth = np.tile(np.eye(4), (2, 3, 1, 1))
+    T[:, :3, :3], truth[:, :3, :3] = R[:3], R[3:]
+    T[:, :3, 3], truth[:, :3, 3] = draw.normal(size=(2, 3, 3))
+    first = np.zeros((3, 100, 3), np.float32)
+    first[:, : min(size, 100)] = points[:, :100]
+    scenes = metrics.Scenes(truth, truth, metrics.moments(points), first, np.full(3, size))
+    which = np.array([2, 0, 1, 1])
+    errors = metrics.evaluate(T[which], which, scenes, None)
+    for row, k in enumerate(which):
+        gap = np.linalg.norm(points[k] @ (T[k] - truth[k])[:3, :3].T + (T[k] - truth[k])[:3, 3], axis=1)
+        assert errors["mean_distance"][row] == pytest.approx(gap[:100].mean(), rel=1e-5)
+        assert errors["rmse_paper"][row] == pytest.approx(np.sqrt((gap**2).sum()) / size, rel=1e-5)

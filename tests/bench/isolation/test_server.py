@@ -1,13 +1,20 @@
-"""Server of a method process: GPU memory."""
+"""Server of a method process: measurements, statuses and messages of a call."""
 
 import sys
 import types
 
 import numpy as np
+import pytest
 
+from bench.isolation import measure as measure_module
 from bench.isolation import server
-from bench.isolation.protocol import RegisterRequest
-from tests.catalog import build
+from bench.isolation.protocol import GaussiansRequest, MethodSetup, RegisterRequest
+from common.errors import InputError
+from common.kinds import DataKind
+from methods.base import Method, NoSolution, Unavailable
+from tests.catalog import build, spec
+
+CLOUD = np.zeros((5, 3), np.float32)
 
 
 def test_growth_of_gpu_memory_is_measured_over_the_idle_state(monkeypatch):
@@ -28,3 +35,150 @@ def test_growth_of_gpu_memory_is_measured_over_the_idle_state(monkeypatch):
     assert np.isnan(server.register(method, "cpu", request).gpu_memory_mb) and len(calls) == 2
     cuda.is_available = lambda: False
     assert np.isnan(server.register(method, "cuda:0", request).gpu_memory_mb) and len(calls) == 2
+
+
+def test_memory_is_the_growth_of_the_peak_over_the_idle_process(monkeypatch):
+    kilobytes = {b"VmRSS:": 102_400, b"VmHWM:": 153_600}
+    events = []
+
+    def read(field):
+        events.append(field)
+        return kilobytes[field] / 1024
+
+    monkeypatch.setattr(measure_module, "_status_mb", read)
+    monkeypatch.setattr(measure_module.os, "pwrite", lambda file, data, offset: events.append((data, offset)))
+    reply = server.register(build("identity"), "cpu", RegisterRequest([CLOUD], [CLOUD], 0))
+    assert (reply.resident_mb, reply.peak_mb) == (150, 50) and np.isnan(reply.gpu_memory_mb)
+    assert events == [(b"5", 0), b"VmRSS:", b"VmHWM:"], "the peak is reset before, and read after the call"
+
+
+def test_memory_is_read_in_megabytes_from_the_status_of_the_process(monkeypatch):
+    text = b"Name:\tpython\nVmHWM:\t  204800 kB\nVmRSS:\t  102400 kB\nThreads:\t1\n"
+    monkeypatch.setattr(measure_module.os, "pread", lambda file, size, offset: text[offset : offset + size])
+    assert (measure_module._status_mb(b"VmHWM:"), measure_module._status_mb(b"VmRSS:")) == (200, 100)
+    assert np.isnan(measure_module._status_mb(b"VmNone:"))
+    monkeypatch.undo()
+    import resource
+
+    ours, peak = measure_module._status_mb(b"VmRSS:"), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    assert 0.2 * peak < ours < 1.05 * peak
+
+
+def failing(error):
+    class Fails(Method):
+        """Raise an error after a stage and a note."""
+
+        def register(self, source, target):
+            with self.stage("solve"):
+                self.note(tries=np.int64(3), matrix=np.eye(2))
+            raise error
+
+    return Fails()
+
+
+FAILURES = [
+    (NoSolution("no pose"), "no_solution", "no pose"),
+    (MemoryError("much"), "out_of_memory", "MemoryError: much"),
+    (RuntimeError("cannot allocate memory"), "out_of_memory", "RuntimeError: cannot allocate memory"),
+    (type("OutOfMemoryError", (RuntimeError,), {})("gpu"), "out_of_memory", "OutOfMemoryError: gpu"),
+    (ValueError("first\nsecond"), "error", "ValueError: first"),
+    (KeyboardInterrupt(), "error", "KeyboardInterrupt: "),
+]
+
+
+@pytest.mark.parametrize(("error", "status", "message"), FAILURES)
+def test_a_failed_call_has_status_message_time_stages_and_notes(capfd, error, status, message):
+    reply = server.register(failing(error), "cpu", RegisterRequest([CLOUD], [CLOUD], 0))
+    assert (reply.status, reply.message, reply.pairs) == (status, message, [])
+    assert reply.time_ms > 0 and set(reply.stages) == {"solve"}
+    assert reply.notes == {"tries": 3, "matrix": repr(np.eye(2))} and type(reply.notes["tries"]) is int
+    assert ("Traceback" in capfd.readouterr().err) == (status != "no_solution")
+
+
+class Echo(Method):
+    """Return the seed and the sizes of the clouds in a pose."""
+
+    batched = True
+
+    def register(self, source, target):
+        T = np.eye(4)
+        T[:3, 3] = self.seed, len(source), len(target)
+        return T
+
+    def register_batch(self, sources, targets):
+        return [
+            NoSolution("odd") if i % 2 else self.register(*pair)
+            for i, pair in enumerate(zip(sources, targets, strict=True))
+        ]
+
+    def gaussians(self, source, target):
+        return len(source), len(target)
+
+
+def test_a_call_gets_its_clouds_and_its_seed_alone_and_in_a_batch():
+    method, sizes = Echo(), [(4, 5), (6, 7), (8, 9)]
+    clouds = [(np.zeros((n, 3)), np.zeros((m, 3))) for n, m in sizes]
+    method.note(old=1)
+    reply = server.register(method, "cpu", RegisterRequest([clouds[0][0]], [clouds[0][1]], 11))
+    assert reply.status == "ok" and [p.pose[:3, 3].tolist() for p in reply.pairs] == [[11, 4, 5]] and reply.notes == {}
+    reply = server.register(method, "cpu", RegisterRequest(*map(list, zip(*clouds, strict=True)), 12))
+    assert [p.status for p in reply.pairs] == ["ok", "no_solution", "ok"] and reply.pairs[1].message == "odd"
+    assert [p.pose[:3, 3].tolist() for p in reply.pairs[::2]] == [[12, 4, 5], [12, 8, 9]]
+    assert server.gaussians(method, "cpu", GaussiansRequest(*clouds[1])).extra == (6, 7)
+    assert server.HANDLERS[RegisterRequest] is server.register and server.HANDLERS[GaussiansRequest] is server.gaussians
+
+
+@pytest.mark.parametrize(
+    ("result", "pose"), [([[1, 2], [3, 4]], [[1, 2], [3, 4]]), ("text", "'text'"), ({1: 2}, "{1: 2}")]
+)
+def test_what_a_method_returns_is_sent_as_numbers_or_as_its_repr(result, pose):
+    sent = server._pair_reply(result).pose
+    assert sent == pose if isinstance(sent, str) else sent.dtype == np.float64 and sent.tolist() == pose
+    assert server._pair_reply("x" * 500).pose == "'" + "x" * 199
+
+
+def test_notes_are_plain_values():
+    notes = {"f": np.float32(0.5), "i": np.int8(3), "b": True, "n": None, "s": "text", "l": [1] * 200}
+    plain = server.plain_notes(notes)
+    assert plain == {"f": 0.5, "i": 3, "b": True, "n": None, "s": "text", "l": repr([1] * 200)[:200]}
+    assert type(plain["f"]) is float and type(plain["i"]) is int and plain["b"] is True
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "message"),
+    [
+        (None, "ok", ""),
+        (Unavailable("no weights"), "unavailable", "no weights"),
+        (InputError("bad field"), "input", "bad field"),
+        (ValueError("wrong"), "error", "setup: ValueError: wrong"),
+    ],
+)
+def test_a_setup_passes_its_fields_and_reports_how_it_ended(monkeypatch, capfd, error, status, message):
+    seen = []
+
+    class Setup(Method):
+        """Note the arguments of the setup."""
+
+        def setup(self, device, seed, domain):
+            seen.append((device, seed, domain, self.seed))
+            self.note(sha256="abc")
+            if error:
+                raise error
+
+    of = spec("identity")
+    monkeypatch.setattr(type(of), "build", lambda _: Setup())
+    method, reply = server._set_up(MethodSetup(of, "modelnet40", "cuda:3", 2, 9))
+    assert seen == [("cuda:3", 9, "modelnet40", 9)] and (reply.status, reply.message) == (status, message)
+    assert (method is not None) == (status == "ok") and (reply.notes == {"sha256": "abc"}) == (status == "ok")
+    monkeypatch.setattr(type(of), "missing", lambda _: "package missing")
+    assert server._set_up(MethodSetup(of, "d"))[1].message == "package missing" and len(seen) == 1
+
+
+def test_a_method_and_the_parts_of_a_chain_get_the_kind_of_the_data_before_setup(monkeypatch):
+    method, _ = server._set_up(MethodSetup(spec("pca+icp"), "d", kind=DataKind.SCANS))
+    assert [part.data_kind for part in (method, *method.parts)] == [DataKind.SCANS] * 3
+    seen = []
+    monkeypatch.setattr("methods.pca.PrincipalAxes.setup", lambda self, *_: seen.append(self.data_kind))
+    server._set_up(MethodSetup(spec("pca"), "d", kind=DataKind.RANGE_IMAGES))
+    server._set_up(MethodSetup(spec("pca"), "d"))
+    assert seen == [DataKind.RANGE_IMAGES, DataKind.OBJECTS]

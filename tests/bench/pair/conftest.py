@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bench.pair.files import write_ply
+from datasets.formats.ply import write_ply
 from tests.bench.pair.synthetic_pair import T, blob
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from bench.pair import clouds
 from common.keys import rng
+from tests.bench.pair.synthetic_pair import shell
 
 
 def test_a_size_of_which_two_units_are_likely_is_reported():
@@ -58,3 +59,44 @@ def test_a_mesh_is_sampled_of_its_surface(tmp_path):
     scans = clouds.open_scans((tmp_path / "m.off", tmp_path / "m.off"), 300, None)
     assert scans.source.is_mesh and 200 < len(scans.source.thin) <= 300 and len(scans.source.whole) == 4
     assert "m.off is a mesh" in scans.notes[0]
+
+
+def opened(tmp_path, source, target):
+    np.save(tmp_path / "a.npy", source)
+    np.save(tmp_path / "b.npy", target)
+    return clouds.open_scans((tmp_path / "a.npy", tmp_path / "b.npy"), 600, None)
+
+
+def test_units_and_sizes_are_those_without_the_rows_of_a_camera_that_saw_nothing(tmp_path):
+    seen = 0.2 * shell() + (0, 0, 1.2)
+    scans = opened(tmp_path, np.vstack([np.zeros((1350, 3)), seen]), 1000 * seen)
+    assert scans.factor == 1000 and len(scans.source.whole) == 900 and scans.ratio < 1.2
+    assert "a.npy: left out 1350 of 2250 rows 0 0 0 (nothing was measured there)" in scans.notes
+
+
+def test_a_spot_scanned_more_densely_does_not_change_the_size(tmp_path):
+    spot = shell()[:1] + 0.02 * rng("spot").normal(size=(8100, 3))
+    scans = opened(tmp_path, np.vstack([spot, shell()]), shell(key=1))
+    assert 0.8 < scans.size / clouds._size(shell(key=1)) < 1.1 and scans.ratio < 1.3 and scans.comparable
+    assert not any("another unit" in note for note in scans.notes)
+
+
+def test_clouds_of_other_sizes_are_not_comparable(tmp_path):
+    scans = opened(tmp_path, shell(), 20 * shell(key=1))
+    assert 15 < scans.ratio < 25 and not scans.comparable
+
+
+@pytest.mark.parametrize(
+    ("shift", "dtype", "noted"),
+    [(5e5, np.float32, True), (5e5, np.float64, False), (0, np.float32, False), (5e3, np.float32, False)],
+)
+def test_coordinates_too_far_from_the_origin_for_their_format_are_noted_with_the_step(tmp_path, shift, dtype, noted):
+    cloud = shell()
+    scans = opened(tmp_path, (cloud + shift).astype(dtype), (shell(key=1) + shift).astype(dtype))
+    notes = [note for note in scans.notes if "larger than a tenth of the distance between neighbours" in note]
+    assert len(notes) == 2 * noted
+    assert not noted or "a.npy: its coordinates have steps of 0.0312" in notes[0]
+    if dtype == np.float64:  # double precision reaches the methods
+        source = scans.method_input()[0]
+        rows = {tuple(np.round(p, 4)) for p in (scans.source.thin - scans.shifts[0])}
+        assert {tuple(np.round(p.astype(float), 4)) for p in source} == rows

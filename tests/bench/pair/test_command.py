@@ -8,7 +8,9 @@ import pytest
 
 from bench.cli import main
 from bench.pair import figure
+from bench.pair.files import write_moved
 from datasets import formats
+from datasets.formats import Faces
 from tests.bench.pair.synthetic_pair import T, shell
 
 PLUGINS = Path(__file__).parents[1] / "plugins"
@@ -18,7 +20,7 @@ PLUGINS = Path(__file__).parents[1] / "plugins"
 def surfaces(tmp_path, monkeypatch):
     """Points of one surface at two poses."""
     monkeypatch.chdir(tmp_path)
-    np.savetxt("a.xyz", shell())
+    np.savetxt("a.xyz", np.column_stack([shell(), np.arange(900)]), header="x y z label")
     np.savetxt("b.xyz", shell(key=1) @ T[:3, :3].T + T[:3, 3])
     return tmp_path
 
@@ -31,7 +33,7 @@ def test_a_second_pair_leaves_nothing_of_the_first_and_no_file_of_others_is_touc
     cloud = np.loadtxt("a.xyz")
     np.savetxt("holes.xyz", np.vstack([np.full((5, 3), np.nan), cloud]))
     call("holes.xyz", "b.ply", "--methods", "good", "identity", "--points", 100, "--out", "o")
-    assert "holes.xyz: rows of NaN (no return of the scanner) are left out (5)" in capsys.readouterr().out
+    assert "holes.xyz: left out 5 of 905 rows of NaN (nothing was measured there)" in capsys.readouterr().out
     (files / "o" / "poses" / "mine.txt").write_text("mine")
     call("a.xyz", "b.ply", "--methods", "bad_exit", "identity", "--points", 100, "--out", "o")
     assert sorted(f.name for f in (files / "o" / "poses").iterdir()) == ["identity.txt", "mine.txt"]
@@ -83,7 +85,9 @@ def test_a_consensus_is_starred_and_its_whole_cloud_written(surfaces, capsys):
     content = json.loads((surfaces / "o" / "poses.json").read_text())
     assert content["grade"] == "consensus" and content["best"] == content["candidate"] and content["reasons"] == []
     assert "Grade: consensus. 2 independent families" in output and "probability that it is right" in output
-    moved = formats.read(surfaces / "o" / "aligned.ply").points
+    aligned = formats.read(surfaces / "o" / "aligned.ply")
+    moved = aligned.points
+    assert aligned.columns["label"].tolist() == list(range(900))
     assert len(moved) == 900 and np.abs(moved - (shell() @ T[:3, :3].T + T[:3, 3])).max() < 0.2
     pose = np.loadtxt(surfaces / "o" / "poses" / f"{content['best'].replace('+', '-')}.txt")
     html = (surfaces / "o" / "report.html").read_text()
@@ -91,6 +95,42 @@ def test_a_consensus_is_starred_and_its_whole_cloud_written(surfaces, capsys):
         assert f"{value:.6f}" in output and f"{value:.6f}" in html
     call("a.xyz", "b.xyz", "--methods", "good+icp", "bad_exit", "--points", 400, "--out", "o")
     assert not (surfaces / "o" / "aligned.ply").exists(), "that of the earlier consensus is removed"
+
+
+def test_a_moved_file_keeps_attributes_and_faces_and_its_normals_turn(tmp_path):
+    columns = {"nx": np.ones(900, np.float32), "ny": np.zeros(900, np.float32), "nz": np.zeros(900, np.float32)}
+    columns |= {"red": np.arange(900).astype(np.uint8), "label": np.arange(900)}
+    faces = Faces(np.array([3, 4]), np.array([0, 1, 2, 3, 4, 5, 6]))
+    write_moved(tmp_path / "moved.ply", formats.Geometry(shell(), None, columns, faces), T)
+    moved = formats.read(tmp_path / "moved.ply")
+    np.testing.assert_allclose(moved.points, shell() @ T[:3, :3].T + T[:3, 3], atol=1e-9)
+    normals = np.column_stack([moved.columns[name] for name in ("nx", "ny", "nz")])
+    np.testing.assert_allclose(normals, np.tile(T[:3, 0], (900, 1)), atol=1e-6)
+    np.testing.assert_array_equal(moved.columns["red"], columns["red"])
+    np.testing.assert_array_equal(moved.columns["label"], columns["label"])
+    assert moved.faces.sizes.tolist() == [3, 4] and moved.faces.corners.tolist() == faces.corners.tolist()
+
+
+def test_what_was_taken_and_a_doubtful_truth_are_printed(surfaces, capsys):
+    np.savez("a.npz", colors=np.zeros((900, 3), np.uint8), points=shell().T)
+    inverted = np.linalg.inv(T)
+    Path("truth.txt").write_text("\n".join(" ".join(f"{v:.3f}" for v in row) for row in inverted[:3]))
+    call("a.npz", "b.xyz", "--methods", "identity", "--points", 400, "--out", "o", "--truth", "truth.txt")
+    output = capsys.readouterr().out
+    for expected in (
+        "a.npz: took `points` (3 x 900) of 2 members",
+        "a.npz: the array 3 x 900 is read as 900 x 3",
+        "--truth: its rotation is rounded; the nearest one is used",
+        "does it map the target into the source?",
+    ):
+        assert expected in output
+
+
+def test_the_overlap_with_a_much_larger_cloud_is_no_merit(surfaces, capsys):
+    np.savetxt("large.xyz", 7 * shell(key=1))
+    call("a.xyz", "large.xyz", "--methods", "identity", "--points", 400, "--out", "o")
+    output = capsys.readouterr().out
+    assert "times as large as the other, so their overlap says little" in output and "overlap 1" not in output
 
 
 @pytest.mark.parametrize(("methods", "stars"), [(["good+icp", "pca+icp"], 1), (["good+icp", "identity"], 0)])

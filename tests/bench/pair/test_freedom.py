@@ -13,6 +13,11 @@ TURN = Rotation.from_rotvec((0.5, -0.3, 0.8)).as_matrix()
 CENTRE = np.array([3.0, -2.0, 7.0])
 
 
+def test_matches_of_one_repeated_point_leave_no_motion_to_compute():
+    motions, stiffness = freedom.open_motions(np.ones((30, 3)), np.tile((0.0, 0, 1), (30, 1)), NEAR)
+    assert motions == () and np.isnan(stiffness)
+
+
 def surface(name):
     """Return points (N, 3) of a surface around the origin, with its axis along z."""
     draw = rng("freedom", name)

@@ -59,7 +59,8 @@ def paper(**given):
     names = "datasets conditions points angles max_angle sampler problems timeout memory_limit timing_rounds"
     flags = dict.fromkeys(names.split()) | {"methods": ["all"], "preset": "paper", "overrides": {}, "skip_bad": False}
     return config.from_flags(
-        Namespace(**flags | {"seed": 0, "threads": 1, "device": "cpu", "repeats": 1, "batch": 1} | given), Catalog.of()
+        Namespace(**flags | {"seed": 0, "threads": 1, "device": "cpu", "repeats": 1, "batch": 1, "kind": None} | given),
+        Catalog.of(),
     )
 
 

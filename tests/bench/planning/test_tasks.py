@@ -8,9 +8,15 @@ from bench.planning.tasks import (
     PROBLEMS_PER_BATCH,
     Task,
     batch_tasks,
+    make_groups,
+    method_setup,
 )
+from common.kinds import DataKind
+from datasets.base import Data
 from methods.core.registry import MethodSpec
+from tests.bench.command_line import QUICK, configuration, refused
 from tests.bench.planning.extra_grid import FILE
+from tests.catalog import open_data
 
 
 def test_batches_hold_each_task_once_and_one_setup_and_are_enough_for_all_workers():
@@ -42,3 +48,19 @@ def test_each_method_gets_its_groups_once(run_file, tmp_path):
     assert run_file(alone, "--out", "s") == 0
     trials = pd.read_csv(tmp_path / "results" / "s" / "trials.csv")
     assert set(trials[trials["points"] == 60]["method"]) == {"good"}
+
+
+def test_data_sets_declare_their_kind_and_the_flag_overrides_it(capsys, monkeypatch):
+    kinds = {name: open_data(name).kind for name in ("shapes40", "fragments", "icl_nuim_pairs", "stanford")}
+    scans, images = DataKind.SCANS, DataKind.RANGE_IMAGES
+    assert kinds == {"shapes40": DataKind.OBJECTS, "fragments": scans, "icl_nuim_pairs": scans, "stanford": images}
+    short = [*QUICK, "--methods", "good", "--problems", "1"]
+    config, _ = configuration(*short)
+    assert {group.kind for group in make_groups(config)} == {DataKind.OBJECTS}
+    given, _ = configuration(*short, "--kind", "scans")
+    setups = [method_setup(given, given.methods[0], group) for group in make_groups(given)]
+    assert {setup.kind for setup in setups} == {DataKind.SCANS}
+    assert given.hash != config.hash and given.to_json()["kind"] == "scans"
+    assert "rooms" in refused(capsys, *short, "--kind", "rooms")
+    monkeypatch.setattr(Data, "kind", images)
+    assert {group.kind for group in make_groups(config)} == {images}

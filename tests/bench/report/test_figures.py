@@ -1,108 +1,126 @@
-"""Layout of figures."""
+"""Layout of figures and what they show."""
+
+import itertools
 
 import matplotlib
 import numpy as np
+import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from bench.evaluation import aggregate
 from bench.evaluation.conventions import CONVENTIONS
-from bench.report import (
-    build,
-    figures,
-    ranking,
-    style,
-    tables,
-)
-from bench.report.ranking import errors_of, select_group
+from bench.report import build, figures, ranking, style, tables, trends
+from bench.report.ranking import errors_of, group_title, select_group
+from bench.report.recommendation import recommend
 from tests.bench.report.one_group import one_group
-from tests.bench.synthetic_run import METHODS
 
 CRITERION = CONVENTIONS["deepgmr"]
 
 
-def test_no_label_is_clipped_and_no_legend_covers_axes(frames):
-    with matplotlib.rc_context(style.RC):
-        group = tables.groups_of(frames["summary"])[0]
-        summary = select_group(frames["summary"], group)
-        drawn_figures = [figures._cdf(select_group(frames["cdf"], group), summary, CRITERION, "title")]
-        drawn_figures.append(figures._by_angle(select_group(frames["by_angle"], group), summary, CRITERION, "title"))
-        times = frames["timing"].query("angle_low == 0 and angle_high == 180")
-        drawn_figures.append(figures._times_by_points(times, "title"))
-        errors = errors_of(select_group(frames["trials"], group), CRITERION)
-        table = ranking.category_table(build._with_kind(frames, group), errors, CRITERION)
-        drawn_figures.append(figures._categories(table, "title", {}))
-        for figure in drawn_figures:
-            _assert_inside(figure)
+def _jobs(frames, folder, groups=None):
+    groups = (groups or tables.groups_of(frames["summary"]))[:1]
+    frames = frames | {"summary": select_group(frames["summary"], groups[0])}
+    errors = {g: errors_of(select_group(frames["trials"], g), CRITERION) for g in groups}
+    rows = {g: tables.group_records(frames["summary"], g) for g in groups}
+    advice = {g: recommend(rows[g], errors[g], frames["timing"]) for g in groups}
+    compared = {g: ranking.category_table(build._with_kind(frames, g), errors[g], CRITERION) for g in groups}
+    yield from figures.figures_of(frames, compared, advice, CRITERION, folder)
+    yield from trends.trends_of(frames, {g: a.ranking for g, a in advice.items()}, CRITERION, folder)
+    yield from trends.times_of(frames["timing"], folder)
 
 
-def _assert_inside(figure):
+@pytest.mark.parametrize("width", ["page", "column"])
+def test_no_label_is_clipped(frames, tmp_path, width):
+    with matplotlib.rc_context(style.RC), style.drawing(style.Drawing(width=style.WIDTHS[width])):
+        drawn = {job.kind: job.make(*job.arguments) for job in _jobs(frames, tmp_path)}
+    assert {"cdf", "recall_time", "category", "angle", "time"} <= drawn.keys()
+    for kind, figure in drawn.items():
+        assert figure.get_figwidth() == style.WIDTHS[width]
+        _assert_inside(figure, kind)
+
+
+def _assert_inside(figure, kind):
     renderer = FigureCanvasAgg(figure).get_renderer()
     figure.draw(renderer)
     for axes in figure.axes:
-        labels = [
-            *axes.get_xticklabels(),
-            *axes.get_yticklabels(),
-            axes.title,
-            axes._left_title,
-            axes.xaxis.label,
-            axes.yaxis.label,
-        ]
-        for text in labels:
-            low, high = axes.get_xlim() if text in axes.get_xticklabels() else axes.get_ylim()
-            hidden = text in [*axes.get_xticklabels(), *axes.get_yticklabels()] and not (
-                min(low, high) <= text.get_position()[0 if text in axes.get_xticklabels() else 1] <= max(low, high)
-            )
-            if text.get_text() and not hidden:
+        shown = [axes._left_title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
+        for text in shown if axes.get_visible() else []:
+            if text.get_text():
                 box = text.get_window_extent(renderer)
-                assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= figure.bbox.x1 + 1 and box.y1 <= figure.bbox.y1 + 1, (
-                    text
-                )
-    for legend in figure.legends:
-        box = legend.get_window_extent(renderer)
-        assert box.x1 <= figure.bbox.x1 + 1 and box.y0 >= 0
-        assert not any(box.overlaps(axes.get_window_extent(renderer)) for axes in figure.axes)
-        assert len(legend.get_texts()) == len(METHODS)
+                inside = box.x0 >= -1 and box.y0 >= -1 and box.x1 <= figure.bbox.x1 + 1 and box.y1 <= figure.bbox.y1 + 1
+                assert inside, (kind, text)
 
 
-def test_methods_with_few_problems_are_last_and_faint_in_legends():
-    draw = np.random.default_rng(0)
-    methods = {
-        name: ("global", draw.uniform(0, 0.4, size=n)) for name, n in (("a", 40), ("b", 30), ("few", 2), ("z", 19))
-    }
-    frames = one_group(methods, {})
-    group = frames["summary"], CRITERION, "title"
+def test_labels_at_line_ends_do_not_overlap(frames, tmp_path):
     with matplotlib.rc_context(style.RC):
-        drawn = [figures._cdf(frames["cdf"], *group)]
-        bins = aggregate.by_angle(frames["trials"].assign(angle_deg=10.0), [0, 180], CRITERION)
-        drawn.append(figures._by_angle(bins, *group))
-    for figure in drawn:
-        axes = figure.axes[-1]
-        handles, labels = axes.get_legend_handles_labels()
-        few = ["n = " in label for label in labels]
-        assert few == [False, False, True, True]
-        assert {label.split("  ")[-1] for label in labels[2:]} == {
-            "few, n = 2",
-            "z, n = 19",
-        }
-        assert [handle.get_alpha() is not None for handle in handles] == few
-    grey = figures._categories(_categories_of(frames), "title", {"few": "few, n = 2"})
-    assert [tick.get_text() for tick in grey.axes[0].get_xticklabels()] == ["a", "b", "few, n = 2", "z"]
+        figure = next(job.make(*job.arguments) for job in _jobs(frames, tmp_path) if job.kind == "cdf")
+        renderer = FigureCanvasAgg(figure).get_renderer()
+        figure.draw(renderer)
+    for axes in figure.axes:
+        boxes = [text.get_window_extent(renderer) for text in axes.texts if text.get_transform() == axes.transAxes]
+        heights = sorted((box.y0 + box.y1) / 2 for box in boxes)
+        assert all(b - a > 0.8 * boxes[0].height for a, b in itertools.pairwise(heights))
 
 
-def _categories_of(frames):
-    rows = aggregate.per_category(frames["trials"], CRITERION).assign(kind="global")
-    counts = frames["summary"].set_index("method")["distinct_problems"]
-    rows["distinct_problems"] = [counts[m] for m in rows["method"]]
-    return ranking.category_table(rows, errors_of(frames["trials"], CRITERION), CRITERION)
+def _few_frames():
+    draw = np.random.default_rng(0)
+    sizes = (("a", 40), ("b", 30), ("few", 2), ("z", 19))
+    return one_group({name: ("global", draw.uniform(0.001, 0.4, size=n)) for name, n in sizes}, {})
+
+
+def test_methods_with_few_problems_are_named_and_not_drawn(tmp_path):
+    frames = _few_frames()
+    group = tables.groups_of(frames["summary"])[0]
+    rows = tables.group_records(frames["summary"], group)
+    advice = recommend(rows, errors_of(frames["trials"], CRITERION), frames["timing"].assign(time_ms_median=1.0))
+    job = figures.cdf_job(rows, frames["cdf"], advice, CRITERION, group_title(group), tmp_path / "cdf")
+    with matplotlib.rc_context(style.RC):
+        figure = job.make(*job.arguments)
+    labels = [text.get_text().split()[0] for axes in figure.axes for text in axes.texts[1:]]
+    assert labels == ["a", "b"] or labels == ["b", "a"]
+    assert "few, n = 2; z, n = 19" in figure._supxlabel.get_text()
+    assert "few" not in job.alt and "a 0." in job.alt
+
+
+def test_the_error_axis_is_logarithmic_where_errors_span_decades():
+    near, far = np.linspace(0.1, 0.4, 50), np.geomspace(1e-3, 1, 50)
+    assert not figures.error_axis(near, CRITERION).log
+    axis = figures.error_axis(np.append(far, np.inf), CRITERION)
+    assert axis.log and axis.low > 0 and axis.high >= 1
+
+
+def test_the_heat_map_starts_with_the_hardest_category(frames, tmp_path):
+    job = next(job for job in _jobs(frames, tmp_path) if job.kind == "category")
+    mean = job.arguments[0].mean.median(axis=1).to_numpy()
+    assert (np.diff(mean[~np.isnan(mean)]) <= 0).all()
+    hardest = str(job.arguments[0].mean.index[0])
+    assert f"Hardest: {hardest}" in job.alt
+
+
+def test_trends_over_noise_need_several_values():
+    assert trends._sigma("noisy[sigma=0.02]") == ("noisy", 0.02)
+    assert trends._sigma("noisy") == ("noisy", 0.01)
+    assert trends._sigma("clean")[0] == "clean" and np.isnan(trends._sigma("clean")[1])
+    assert trends._sigma("of a plug-in")[0] == "of a plug-in"
+
+
+def test_bins_have_wilson_intervals_and_counts():
+    frames = _few_frames()
+    bins = aggregate.by_angle(frames["trials"].assign(angle_deg=10.0), [0, 90, 180], CRITERION)
+    data, trend = trends._binned(bins, "angle", "rotation angle (°)", CRITERION)
+    assert trend.texts == ["0–90\nn 40"]
+    assert ((data["recall_low"] <= data["recall"]) & (data["recall"] <= data["recall_high"])).all()
 
 
 def test_the_ceiling_is_a_dashed_line_at_its_value():
-    frames = one_group({"a": ("global", np.linspace(0, 0.4, 40)), "b": ("global", np.linspace(0, 0.3, 30))}, {})
-    known = frames["summary"].assign(ceiling=[0.75, 0.5], unambiguous=[0.5, 0.4], ceiling_problems=[40, 30])
-    for summary, expected in ((known, [0.75]), (known.assign(ceiling_problems=0), [])):
-        with matplotlib.rc_context(style.RC):
-            figure = figures._cdf(frames["cdf"], summary, CRITERION, "title")
-        axes = figure.axes[0]
-        lines = [line for line in axes.get_lines() if str(line.get_label()).endswith("ceiling")]
+    from matplotlib.figure import Figure
+
+    from bench.report import trends
+
+    rows = [{"ceiling": 0.5, "ceiling_problems": 30}, {"ceiling": 0.75, "ceiling_problems": 40}]
+    for given, expected in ((rows, [0.75]), ([row | {"ceiling_problems": 0} for row in rows], [])):
+        axes = Figure().subplots()
+        trends._draw_ceiling(axes, figures._ceiling_of(given))
+        lines = axes.get_lines()
         assert [float(line.get_ydata()[0]) for line in lines] == expected
-        assert all(line.get_linestyle() == "--" and "0.75" in str(line.get_label()) for line in lines)
+        assert all(line.get_linestyle() == "--" for line in lines)

@@ -29,13 +29,13 @@ def draw(run, monkeypatch):
     return lambda *words: main.main(["draw", "gmm", "r", *words, "--plugins", str(PLUGINS)])
 
 
-def test_the_first_method_with_mixtures_is_drawn_as_png_and_svg(draw, run, capsys):
+def test_the_first_method_with_mixtures_is_drawn(draw, run, capsys):
     assert draw("blobs/noisy/60/00000", "blobs/noisy/60/00002") == 0
     files = [run / line for line in capsys.readouterr().out.splitlines()]
-    assert [f.suffix for f in files] == [".png", ".svg"] and "halves" in files[0].name
+    assert [f.suffix for f in files] == [".png", ".svg", ".pdf", ".txt"] and "halves" in files[0].name
     pixels = np.asarray(Image.open(files[0]).convert("RGB")).reshape(-1, 3)
     coloured = pixels[np.ptp(pixels, axis=1) > 60]
-    assert len(coloured) > 500 and len({tuple(p) for p in coloured // 64}) > 1
+    assert len(coloured) > 300 and len({tuple(p) for p in coloured // 64}) > 1
 
 
 @pytest.mark.parametrize(

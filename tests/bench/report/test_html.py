@@ -16,7 +16,7 @@ def test_the_page_is_self_contained_and_escapes_names(written):
     assert HOSTILE not in page and "&lt;script&gt;alert(1)" in page
     start = page.index('<script type="text/plain"')
     ours = page[:start] + page[page.index("</script>", start) :]  # all but plotly.js
-    assert not re.search(r'(?:src|href)="(?!#|data:|\.\./)', ours)
+    assert not re.search(r'(?:src|href)="(?!#|data:|\.\./|figures/|tables/)', ours)
     assert "url(http" not in ours and "@import" not in ours
     assert "../../results/a/summary.csv" in page
     assert str(written[0]) not in page.replace(str(written[0] / "nowhere"), "")

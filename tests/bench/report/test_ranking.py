@@ -120,7 +120,8 @@ def test_duels_count_every_shared_problem():
     won = np.r_[np.full(30, 0.1), np.full(5, np.inf), 0.3, 0.31]
     lost = np.r_[np.full(30, 0.2), np.full(5, np.inf), 0.3, 0.30]
     duels = ranking.duels(_errors({"a": won, "b": lost, "c": lost[:10]}))
-    assert duels["a", "b"] == (30, 7, 0, True, True) and duels["b", "a"] == (0, 7, 30, True, True)
+    assert duels["a", "b"][:5] == (30, 7, 0, True, True) and duels["b", "a"][:5] == (0, 7, 30, True, True)
+    assert duels["a", "b"].p == duels["b", "a"].p == duels["a", "b"].adjusted < 1e-6
     assert duels["a", "c"] == (10, 0, 0, False, False) and duels["b", "c"] == (0, 10, 0, False, False)
 
 

@@ -1,33 +1,100 @@
 """Looks of methods and formats of numbers."""
 
+import itertools
+
 import numpy as np
 import pytest
 
-from bench.report import (
-    style,
+from bench.planning.catalog import Catalog
+from bench.planning.config import load_preset
+from bench.report import style
+
+WHITE, DARK = "#ffffff", "#1c1e22"
+"""Backgrounds of figures and of the page in dark mode."""
+TO_XYZ = np.array(
+    [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
 )
-from tests.bench.synthetic_run import METHODS
+DICHROMATS = {
+    "deuteranopia": [[0.29275, 0.70725, 0], [0.29275, 0.70725, 0], [-0.02234, 0.02234, 1]],
+    "protanopia": [[0.11238, 0.88762, 0], [0.11238, 0.88762, 0], [0.00401, -0.00401, 1]],
+}
+"""Projections of linear RGB (Viénot, Brettel and Mollon 1999)."""
 
 
-def test_looks_depend_on_the_name_alone_and_tell_methods_apart():
-    looks = {name: style.look(name, kind) for name, (kind, *_) in METHODS.items()}
-    for name, (kind, *_) in METHODS.items():
-        assert style.look(name, kind) == looks[name]
-    shown = [look for name, look in looks.items() if METHODS[name][0] != "control"]
-    assert len(set(shown)) == len(shown)
-    assert len({look.marker for name, look in looks.items() if METHODS[name][0] == "control"}) == 5
-    assert looks["fgr"].colour == looks["fgr+icp"].colour and looks["fgr"].line != looks["fgr+icp"].line
-    assert {style.look(f"m{i}", "global").colour for i in range(40)} <= set(style._COLOURS)
+def _linear(colour):
+    c = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
 
 
-def test_every_packaged_colour_survives_colour_blindness():
-    """Pairs of fixed colours stay apart in lightness or hue after Viénot's deuteranopia projection."""
-    colours = [v["colour"] for v in style._packaged_looks().values() if "colour" in v]
-    rgb = np.array([[int(c[i : i + 2], 16) / 255 for i in (1, 3, 5)] for c in colours]) ** 2.2
-    flat = rgb @ np.array([[0.29275, 0.29275, -0.02234], [0.70725, 0.70725, 0.02234], [0.0, 0.0, 1.0]])
-    seen = np.clip(flat, 0, 1) ** (1 / 2.2)
-    gaps = np.linalg.norm(seen[:, None] - seen[None], axis=2)[np.triu_indices(len(seen), 1)]
-    assert gaps.min() > 0.12
+def _lab(linear):
+    x = TO_XYZ @ np.clip(linear, 0, 1) / (TO_XYZ @ np.ones(3))
+    f = np.where(x > 216 / 24389, np.cbrt(x), (24389 / 27 * x + 16) / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+def _contrast(a, b):
+    light, dark = sorted((float(TO_XYZ[1] @ _linear(c)) for c in (a, b)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _all_methods():
+    """Return the kinds of the methods of `--methods all`, by name."""
+    registry = Catalog.of().methods
+    names = [n for n, entry in registry.entries.items() if entry.cls.in_all]
+    kinds = {n: registry.spec(n).kind for n in [*names, *load_preset("quick")["chains"]]}
+    return kinds | {"oracle": "control"}
+
+
+def _every_look():
+    kinds = _all_methods()
+    with style.drawing(style.Drawing(tuple(kinds))):
+        return {name: style.look(name, kind) for name, kind in kinds.items()}, kinds
+
+
+def test_no_two_methods_share_colour_and_line():
+    looks, _ = _every_look()
+    lines = [(look.colour, look.dashes) for look in looks.values()]
+    assert len(set(lines)) == len(lines)
+    assert len({(look.colour, look.marker, look.refined) for look in looks.values()}) == len(lines)
+
+
+def test_families_share_a_colour_and_controls_are_grey():
+    looks, kinds = _every_look()
+    greys = {looks[n].colour for n, kind in kinds.items() if kind == "control"}
+    assert len(greys) == 1 and len(set(np.round(_linear(greys.pop()), 6))) == 1
+    for a, b in (("fgr", "fgr+icp"), ("ransac10k", "ransac10m+icp"), ("deepgmr", "deepgmr_resampled")):
+        assert looks[a].colour == looks[b].colour and looks[a].dashes != looks[b].dashes
+        assert style.family(a) == style.family(b)
+
+
+@pytest.mark.parametrize("vision", ["normal", *DICHROMATS])
+def test_families_differ_for_every_vision(vision):
+    """Pairs of listed colours, the free ones included, are at least 10 apart in CIELAB."""
+    table = style._table()
+    colours = [*table["free"], *(entry["colour"] for name, entry in table.items() if name not in ("free", "control"))]
+    projection = np.array(DICHROMATS.get(vision, np.eye(3)))
+    seen = [_lab(projection @ _linear(c)) for c in colours]
+    assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2)) >= 10
+
+
+def test_colours_contrast_with_light_and_dark():
+    looks, _ = _every_look()
+    colours = {look.colour for look in looks.values()} | set(style._table()["free"])
+    assert min(_contrast(c, ground) for c in colours for ground in (WHITE, DARK)) >= 3
+
+
+def test_plugins_take_the_next_free_look():
+    names = tuple(f"plugin{i:02d}" for i in range(25))
+    with style.drawing(style.Drawing(("icp", *names))):
+        looks = [style.look(name, "global") for name in names]
+    free = style._table()["free"]
+    assert [look.colour for look in looks[: len(free)]] == free
+    assert len({(look.colour, look.dashes) for look in looks}) == len(looks)
+
+
+def test_dashes_for_plotly():
+    assert style.look("icp", "local").dash == "solid"
+    assert style.look("icp+icp", "local").dash == "4px,1.6px"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 import dataclasses
 import io
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from rich.console import Console
 
 from bench.evaluation.conventions import CONVENTIONS
 from bench.report import (
+    json_summary,
     terminal_summary,
 )
 from bench.report.interactive import cdf, pareto
@@ -20,9 +23,9 @@ from tests.bench.report.one_group import one_group
 CRITERION = CONVENTIONS["deepgmr"]
 
 
-def _lines(frames):
-    console = Console(width=100, record=True, file=io.StringIO())
-    console.print(terminal_summary(frames, CRITERION))
+def _lines(frames, width=100):
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(terminal_summary(frames, CRITERION, width))
     return console.export_text().splitlines()
 
 
@@ -39,6 +42,24 @@ def test_the_terminal_table_fits_and_takes_names_as_text(frames):
     assert any(" <script>a…/script> " in line for line in lines)
     assert sum("oracle" in line for line in lines) == 3
     assert any("1.00 [0.91,1.00]" in line for line in lines)
+
+
+def test_the_table_drops_columns_not_numbers(frames):
+    wide, narrow = (_lines(frames, width) for width in (100, 80))
+    heads = [next(line for line in lines if "recall [95 %]" in line) for lines in (wide, narrow)]
+    assert "p95 ms" in heads[0] and "p95 ms" not in heads[1] and " ms" in heads[1]
+    assert max(map(len, narrow)) <= 80
+    assert sum("oracle" in line and "1.00 [0.91,1.00]" in line for line in narrow) == 3
+
+
+def test_the_summary_as_json(frames):
+    content = json.loads(json_summary(frames, CRITERION, {"report": Path("r.html")}))
+    assert content["convention"] == "deepgmr" and content["files"] == {"report": "r.html"}
+    assert len(content["groups"]) == 3
+    first = content["groups"][0]
+    assert first["recommended"] in first["tied"] and first["sentence"]
+    rows = {row["method"]: row for row in first["methods"]}
+    assert rows["oracle"]["recall"] == 1 and isinstance(rows["oracle"]["problems"], int)
 
 
 def _printed(methods, ms, timed=None):

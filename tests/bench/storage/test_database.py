@@ -17,6 +17,7 @@ from bench.storage.database import OutcomeBuffer, ResultsDatabase
 from bench.storage.environment import ROOT
 from bench.storage.outcome import Outcome
 from common.errors import InputError
+from datasets.problems import Problem, ProblemKey
 from tests.bench.command_line import SHORT, read_csv, refused, tree
 
 GROUP = ("d", "noisy", 10)
@@ -288,3 +289,135 @@ def test_added_columns_do_not_change_the_results(tmp_path, bench):
     results = ResultsDatabase(folder / "record.sqlite")
     assert len(results.finished_keys("accuracy")) == 3
     results.close()
+
+
+def everything(number, status="ok", phase="accuracy"):
+    """An outcome whose fields all differ."""
+    pose = np.arange(16.0).reshape(4, 4) + number
+    times = {
+        "time_ms": 1.5 + number,
+        "peak_mb": 2.5,
+        "gpu_memory_mb": 3.5,
+        "stages": {"solve": 4.5},
+        "notes": {"a": [1]},
+    }
+    return Outcome(
+        "m", f"p{number}", status, phase, 6, 7, pose, device="cuda:0", threads=8, message="x", batch=9, **times
+    )
+
+
+def test_every_field_of_an_outcome_is_read_back(record):
+    record.add_outcomes(
+        [everything(0), everything(1, "skipped"), everything(2, phase="timing")], "global", ("d", "c", 64)
+    )
+    record.add_outcomes([Outcome("other", "p0", "crash")], "local", ("e", "f", 65))
+    record.add_outcomes([everything(0)], "global", ("d", "c", 64))  # replaces the first
+    names = (
+        "phase method problem repeat kind dataset condition points seed status time_ms peak_mb device threads message"
+    )
+    names += " stages notes batch gpu_memory_mb pose"
+    rows = record.db.execute(f"SELECT {names.replace(' ', ', ')} FROM outcomes ORDER BY method, problem").fetchall()
+    by_name = [dict(zip(names.split(), row, strict=True)) for row in rows]
+    assert len(rows) == 4 and np.frombuffer(by_name[0].pop("pose")).tolist() == np.arange(16.0).tolist()
+    assert by_name[0] == {
+        "phase": "accuracy",
+        "method": "m",
+        "problem": "p0",
+        "repeat": 6,
+        "kind": "global",
+        "dataset": "d",
+        "condition": "c",
+        "points": 64,
+        "seed": 7,
+        "status": "ok",
+        "time_ms": 1.5,
+        "peak_mb": 2.5,
+        "device": "cuda:0",
+        "threads": 8,
+        "message": "x",
+        "stages": '{"solve": 4.5}',
+        "notes": '{"a": [1]}',
+        "batch": 9,
+        "gpu_memory_mb": 3.5,
+    }
+    assert (by_name[3]["kind"], by_name[3]["points"], by_name[3]["pose"], by_name[3]["batch"]) == ("local", 65, None, 1)
+    assert record.finished_keys("accuracy") == {("m", "p0", 6), ("other", "p0", 0)}
+    assert record.finished_keys("timing") == {("m", "p2", 6)} and record.methods_with_outcomes() == {"m", "other"}
+    record.put("key", {"a": [1, None]})
+    record.put("key", {"a": 2})
+    assert record.get("key") == {"a": 2} and record.get("none") is None
+
+
+def test_every_field_of_a_problem_is_read_back(record):
+    draw = np.random.default_rng(0)
+    tags = {"object": "o", "category": "c", "angle_deg": 1.5, "translation": 2.5, "overlap": 0.5, "symmetry": "C2"}
+    problems = []
+    for i, information in enumerate((None, np.arange(36.0).reshape(6, 6))):
+        clouds = draw.normal(size=(2, 700, 3)).astype(np.float32)
+        truth, own = draw.normal(size=(2, 4, 4))
+        problems.append(
+            Problem(ProblemKey("d", "noisy", 64, i), *clouds, truth, own, tags | {"object": f"o{i}"}, information)
+        )
+    record.add_problems(problems)
+    record.add_problems(problems[:1])
+    names = "problem dataset condition points object category angle_deg translation overlap symmetry truth source_pose"
+    names += " eval_points digest information"
+    rows = record.db.execute(f"SELECT {names.replace(' ', ', ')} FROM problems ORDER BY problem").fetchall()
+    for row, problem in zip(rows, problems, strict=True):
+        values = dict(zip(names.split(), row, strict=True))
+        assert [values[name] for name in tags] == list(problem.tags.values())
+        assert [values[name] for name in ("problem", "dataset", "condition", "points")] == [
+            problem.key.id,
+            "d",
+            "noisy",
+            64,
+        ]
+        for name, expected in (("truth", problem.T_target_source), ("source_pose", problem.source_pose)):
+            assert np.frombuffer(values[name]).tolist() == expected.ravel().tolist()
+        assert values["eval_points"] == problem.evaluation_points.tobytes() and values["digest"] == problem.sha256()
+        assert values["information"] == (None if problem.information is None else problem.information.tobytes())
+    assert record.known_problems() == {p.key.id: p.sha256() for p in problems}
+    poses = record.true_poses()
+    assert all(np.array_equal(poses[p.key.id], p.T_target_source) for p in problems) and len(poses) == 2
+
+
+CODES = {
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_READONLY: "is read-only",
+    sqlite3.SQLITE_PERM: "no permission",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened",
+    sqlite3.SQLITE_IOERR: "the disk reports an error",
+    sqlite3.SQLITE_CORRUPT: "damaged",
+    sqlite3.SQLITE_NOTADB: "not an SQLite file",
+    sqlite3.SQLITE_BUSY: "another process",
+    sqlite3.SQLITE_LOCKED: "another process",
+}
+
+
+@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("free", [0, (1 << 16) - 1, 1 << 16, 1 << 40])
+def test_every_code_of_sqlite_has_its_message(monkeypatch, tmp_path, code, free):
+    monkeypatch.setattr(database.shutil, "disk_usage", lambda folder: type("Usage", (), {"free": free}))
+    error = sqlite3.OperationalError("x")
+    error.sqlite_errorcode = code | (9 << 8)  # an extended code
+    full = code == sqlite3.SQLITE_IOERR and free < 1 << 16
+    with pytest.raises(InputError) as caught, database.translate_errors(tmp_path / "r.sqlite"):
+        raise error
+    assert str(caught.value).startswith(f"{tmp_path / 'r.sqlite'}: ")
+    assert ("the disk is full" if full else CODES[code]) in str(caught.value)
+
+
+@pytest.mark.parametrize("application", [0, database.APPLICATION_ID, 7])
+@pytest.mark.parametrize("missing", [None, "meta", "problems", "outcomes"])
+def test_a_database_without_a_mark_is_recognised_by_the_columns_of_every_table(tmp_path, application, missing):
+    file = tmp_path / "record.sqlite"
+    ResultsDatabase(file).close()
+    script(file, f"PRAGMA application_id = {application}")
+    assert database.file_kind(file) is (database.FileKind.FOREIGN if application == 7 else database.FileKind.RESULTS)
+    if missing:
+        script(file, f"DROP TABLE {missing}; CREATE TABLE {missing} (other TEXT)")
+        kind = database.FileKind.OUTDATED if application == database.APPLICATION_ID else database.FileKind.FOREIGN
+        assert database.file_kind(file) is kind
+    empty = tmp_path / "empty.sqlite"
+    script(empty, f"PRAGMA application_id = {application}")
+    assert (database.file_kind(empty) is database.FileKind.EMPTY) == (application != 7)

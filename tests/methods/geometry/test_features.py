@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 from scipy.spatial.transform import Rotation
 
+from common.errors import InputError
 from methods.base import NoSolution, rigid
-from methods.geometry.features import normals, radius, unit_pair
+from methods.fgr import Fgr
+from methods.geometry.features import _deviations, nearest_rotation, normals, radius, unit_pair
+from methods.geometry.open3d_bridge import open3d, point_cloud
 from tests.methods.clouds import lumpy, turned_pair
 
 
@@ -53,3 +57,99 @@ def test_normals_of_a_sphere_point_outward(orientation: str) -> None:
     u /= np.linalg.norm(u, axis=1, keepdims=True)
     n = normals(u, 0.3, orientation)
     assert np.mean(np.einsum("ij,ij->i", n, u) > 0.9) > 0.99
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_scale_is_the_mean_of_both_radii_about_the_centroids(seed: int) -> None:
+    source, target, _ = turned_pair(20, seed, n=80, scale=3.0)
+    target = 2 * target[:50] + np.float32(9)
+    pair = unit_pair(source, target)
+    clouds = [c.astype(np.float64) for c in (source, target)]
+    radii = [np.quantile(np.linalg.norm(c - c.mean(axis=0), axis=1), 0.95) for c in clouds]
+    assert pair.scale == pytest.approx(np.mean(radii))
+    for cloud, ours, centre in zip(clouds, pair[:2], pair[2:4], strict=True):
+        assert np.allclose(centre, cloud.mean(axis=0)) and np.allclose(ours * pair.scale + centre, cloud)
+
+
+def test_clouds_are_refused_if_they_lie_on_a_line_to_rounding() -> None:
+    line = np.outer(np.linspace(-1, 1, 50), [1.0, 2.0, 3.0])
+    wave = np.outer(np.cos(np.arange(50)), [3.0, 0.0, -1.0])
+    for offset, width, refused in ((0, 1e-7, True), (0, 1e-4, False), (1e4, 1e-4, True), (1e4, 0.1, False)):
+        cloud = line + width * wave + offset
+        for pair in ((cloud, line + wave), (line + wave, cloud)):
+            if refused:
+                with pytest.raises(NoSolution, match="on a line"):
+                    unit_pair(*pair)
+            else:
+                unit_pair(*pair)
+    for covariance in (np.diag([3.0, 2.0, 1.0]), np.cov(np.random.default_rng(0).normal(size=(3, 20)))):
+        e = np.linalg.eigvalsh(covariance)
+        pairs = e[0] * e[1] + e[0] * e[2] + e[1] * e[2]
+        assert _deviations(covariance) == pytest.approx((np.sqrt(e.sum()), np.sqrt(pairs / e.sum())))
+    assert _deviations(np.zeros((3, 3))) == (0.0, 0.0)
+    with pytest.raises(NoSolution, match="all points of the source are equal"):
+        unit_pair(np.zeros((5, 3)), line + wave)
+    for bad, message in ((line[:2], "2 points"), (line[:, :2], "shape"), (np.full((9, 3), 0.3), "equal")):
+        with pytest.raises(NoSolution, match=f"target.*{message}|{message}.*target"):
+            unit_pair(line + wave, bad)
+
+
+def test_normals_without_orientation_keep_their_signs_and_lie_along_the_radius() -> None:
+    u = lumpy(800)
+    u /= np.linalg.norm(u, axis=1, keepdims=True)
+    n = normals(u, 0.3, "none")
+    outward = np.einsum("ij,ij->i", n, u)
+    assert (np.abs(outward) > 0.9).mean() > 0.99 and (outward < 0).any() and (outward > 0).any()
+    flipped = normals(u, 0.3, "outward")
+    assert np.allclose(flipped, n * np.where(outward < 0, -1, 1)[:, None])
+
+
+@pytest.mark.parametrize("parameters", [{}, {"feature_radius": 0.3, "feature_neighbours": 20, "normal_radius": 0.4}])
+def test_matches_are_mutual_nearest_neighbours_in_the_space_of_features(parameters: dict[str, float]) -> None:
+    source, target, _ = turned_pair(40, n=120)
+    noisy = target + np.random.default_rng(0).normal(scale=0.02, size=target.shape).astype(np.float32)
+    method = Fgr(**parameters)
+    pair, settings = method.prepared(source, noisy)
+    wanted = {"normal_radius": 0.2, "feature_radius": 0.5, "feature_neighbours": 100} | parameters
+    radius, k = wanted["feature_radius"], wanted["feature_neighbours"]
+    assert np.array_equal(pair.source, unit_pair(source, noisy).source) and settings.orientation == "outward"
+    features = []
+    for cloud in pair[:2]:
+        oriented = point_cloud(cloud, normals(cloud, wanted["normal_radius"], "outward"))
+        search = open3d().geometry.KDTreeSearchParamHybrid(radius, int(k))
+        features.append(np.asarray(open3d().pipelines.registration.compute_fpfh_feature(oriented, search).data).T)
+    gap = cdist(*features)
+    near = (gap <= gap.min(axis=1, keepdims=True) + 1e-9) & (gap <= gap.min(axis=0) + 1e-9)  # ties are possible
+    matches = method.matches(pair, settings)
+    assert near[tuple(matches.T)].all() and len(set(matches[:, 0])) == len(matches) > 10
+    single = near.sum(axis=1) == 1
+    alone = [(i, j) for i, j in zip(*np.nonzero(near), strict=True) if single[i] and near[:, j].sum() == 1]
+    second = np.sort(gap, axis=1)[:, 1] > gap.min(axis=1) + 1e-3
+    assert {pair for pair in alone if second[pair[0]]} <= set(map(tuple, matches.tolist()))
+    assert method.scratch.notes["matches"] == len(matches)
+    assert list(method.scratch.stages) == ["normals", "features", "matching"]
+    for limit in (len(matches) + 1, len(matches), 7, 3):
+        p, q = method.matched_points(pair, settings, limit)
+        rows = [int(np.flatnonzero((pair.source[matches[:, 0]] == point).all(axis=1))[0]) for point in p]
+        assert len(p) == min(limit, len(matches)) and rows == sorted(set(rows))
+        assert (rows[0], rows[-1]) == (0, len(matches) - 1) and max(np.diff(rows)) - min(np.diff(rows)) <= 1
+        assert (q == pair.target[matches[rows, 1]]).all()
+
+
+@pytest.mark.parametrize("value", [0, -1, np.inf, np.nan])
+def test_parameters_that_are_not_above_zero_are_refused(value: float) -> None:
+    for name in ("normal_radius", "feature_radius", "distance", "tuple_scale"):
+        with pytest.raises(InputError, match=rf"fgr\[{name}="):
+            Fgr(**{name: value})
+    with pytest.raises(InputError, match="orientation"):
+        Fgr(orientation="inward")
+
+
+def test_the_nearest_rotation_is_the_polar_factor() -> None:
+    from scipy.linalg import polar
+
+    R = Rotation.random(20, random_state=1).as_matrix() + np.random.default_rng(0).normal(scale=0.05, size=(20, 3, 3))
+    for matrix in R:
+        assert np.allclose(nearest_rotation(matrix), polar(matrix)[0])
+    mirrored = nearest_rotation(np.diag([1.0, 1.0, -0.1]))
+    assert np.linalg.det(mirrored) == pytest.approx(1)

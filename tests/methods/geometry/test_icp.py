@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from methods.geometry.icp import FLAT, directions, step, thinned
+from methods.geometry.icp import FLAT, KERNELS, directions, step, thinned, weighted
 
 
 def test_point_to_plane_step_undoes_a_small_move_but_for_its_damping() -> None:
@@ -38,3 +38,46 @@ def test_thinned_keeps_one_point_of_each_cell() -> None:
     rows = thinned(cloud, 0.3)
     cells = np.floor((cloud - cloud.min(axis=0)) / 0.3)
     assert len(rows) == len(np.unique(cells, axis=0)) == len(np.unique(cells[rows], axis=0))
+
+
+@pytest.mark.parametrize("r", [0.0, 0.4, 0.999, 1.0, 1.001, 3.0])
+def test_kernels_are_their_formulas(r: float) -> None:
+    tukey = (1 - r**2) ** 2 if r < 1 else 0.0
+    expected = {"huber": 1.0 if r <= 1 else 1 / r, "cauchy": 1 / (1 + r**2), "tukey": tukey}
+    assert {name: float(kernel(np.array([r]))[0]) for name, kernel in KERNELS.items()} == pytest.approx(expected)
+    for name, weight in expected.items():  # a residual of length 2 r under a kernel of width 2
+        d, residual = np.eye(3)[None] @ Rotation.random(random_state=3).as_matrix(), np.array([[2 * r, 0.0, 0.0]])
+        scaled = np.einsum("kdj,kj->kd", weighted(d, residual, name, 2.0), residual)
+        assert (scaled**2).sum() == pytest.approx(weight * (2 * r) ** 2)
+
+
+def test_a_step_solves_the_damped_normal_equations() -> None:
+    draw = np.random.default_rng(5)
+    p, q = draw.normal(size=(2, 30, 3))
+    d = draw.normal(size=(30, 2, 3))
+    H, g = np.zeros((6, 6)), np.zeros(6)
+    for k in range(30):
+        for direction in d[k]:
+            row = np.r_[np.cross(p[k], direction), direction]
+            H, g = H + np.outer(row, row), g + row * (direction @ (q[k] - p[k]))
+    x = np.linalg.solve(H + 0.01 * np.trace(H) / 6 * np.eye(6), g)
+    T, size = step(p, q, d)
+    assert np.allclose(T[:3, :3], Rotation.from_rotvec(x[:3]).as_matrix()) and np.allclose(T[:3, 3], x[3:])
+    assert size == pytest.approx(max(np.linalg.norm(x[:3]), np.linalg.norm(x[3:])))
+    far = step(p, p + np.array([5.0, 0, 0]), np.broadcast_to(np.eye(3), (30, 3, 3)))
+    assert far[1] == pytest.approx(np.linalg.norm(far[0][:3, 3])), "the larger one may be the translation"
+
+
+@pytest.mark.parametrize("edge", [0.1, 0.35])
+def test_thinned_keeps_the_first_point_of_each_cell(edge: float) -> None:
+    cloud = np.random.default_rng(6).normal(size=(400, 3)) - 7
+    first: dict[tuple[int, ...], int] = {}
+    for row, point in enumerate(cloud):
+        first.setdefault(tuple(int(x) for x in (point - cloud.min(axis=0)) // edge), row)
+    assert thinned(cloud, edge).tolist() == sorted(first.values())
+
+
+def test_directions_are_the_targets_normals_or_the_axes() -> None:
+    n, m = np.random.default_rng(4).normal(size=(2, 5, 3))
+    assert (directions("plane", n, m) == n[:, None]).all()
+    assert (directions("point", n, m) == np.eye(3)).all() and directions("point", n, m).shape == (5, 3, 3)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -38,6 +40,30 @@ def test_the_pose_is_denormalised_to_the_original_clouds(tiny: DcpSmall) -> None
     far = tiny.register(100 * source + 7, 100 * target - 30)
     np.testing.assert_allclose(far[:3, :3], plain[:3, :3], atol=1e-2)
     np.testing.assert_allclose(far[:3, 3], 100 * plain[:3, 3] - 30 - far[:3, :3] @ np.full(3, 7.0), atol=1.0)
+
+
+def test_the_file_of_the_weights_is_noted_with_its_digest(tiny: DcpSmall) -> None:
+    file = Path(tiny.weights)
+    notes = {"weights": file.name, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
+    tiny.begin(0)
+    tiny.setup("cpu", 0, "shapes40")
+    assert float(torch.tensor(1e-40) * torch.tensor(1.0)) == 0, "denormal numbers are flushed; they are slow"
+    assert tiny.scratch.notes == notes and tiny.state["weights"] == file.name and not tiny.state["net"].training
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"method": "dcp"}, "field 'method' is 'dcp', not 'dcp_small'"),
+        ({"config": {"k": 5, "other": 1}}, "field 'config.other' is unknown"),
+    ],
+)
+def test_cards_of_other_methods_and_versions_are_refused(tmp_path: Path, change: dict, message: str) -> None:
+    card = SimpleNamespace(**({"method": "dcp_small", "config": {"k": 5, "widths": [8, 12]}} | change))
+    with pytest.raises(InputError, match=message):
+        DcpSmall.checked_config(tmp_path, card)
+    card = SimpleNamespace(method="dcp_small", config={"k": 5, "widths": [8, 12]})
+    assert DcpSmall.checked_config(tmp_path, card) == {"k": 5, "widths": (8, 12)}
 
 
 def test_no_solution_for_few_points(tiny: DcpSmall) -> None:

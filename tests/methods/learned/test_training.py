@@ -129,6 +129,38 @@ def test_rmse_is_its_formula() -> None:
     assert ours.item() == pytest.approx(np.sqrt((apart**2).sum(1).mean()))
 
 
+@pytest.mark.parametrize("steps", range(1, 8))
+def test_the_learning_rate_rises_and_falls_within_any_number_of_steps(settings: Settings, steps: int) -> None:
+    trainer = Trainer(replace(settings, steps=steps))
+    rates = []
+    for _ in range(steps):
+        trainer.optimiser.step()
+        trainer.schedule.step()
+        rates.append(trainer.optimiser.param_groups[0]["lr"])
+    assert max(rates) == pytest.approx(settings.lr) and all(rate >= 0 for rate in rates)
+    assert steps < 3 or rates[-1] < 1e-3 * settings.lr
+
+
+@pytest.mark.parametrize("schedule", ["onecycle", "plateau"])
+def test_fewer_objects_than_are_held_out_train_without_validation(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str], schedule: str
+) -> None:
+    for split in ("train", "test"):
+        (tmp_path / "tree" / split).mkdir(parents=True)
+        for number in range(4):
+            points = np.random.default_rng(number).normal(size=(140, 3))
+            np.save(tmp_path / "tree" / split / f"{number}.npy", points)
+    name = f"folder[path={tmp_path / 'tree'}]"
+    few = replace(settings, dataset=name, condition="resampled", steps=4, name="few", schedule=schedule)
+    file = run(few, tmp_path / "run")
+    output = capsys.readouterr().out
+    assert "no train object is held out, as every 20th is; training goes on without validation" in output
+    assert "no validation" in output and file.exists()
+    with safe_open(file, framework="pt") as handle:
+        validation = json.loads(handle.metadata()["card"])["provenance"]["validation"]
+    assert validation["validation_loss"] is None and validation["train_loss"] > 0
+
+
 def test_the_paper_s_schedule_halves_on_a_plateau(settings: Settings) -> None:
     trainer = Trainer(replace(settings, schedule="plateau", lr=1e-3))
     assert type(trainer.optimiser).__name__ == "Adam"

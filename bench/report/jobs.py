@@ -1,0 +1,109 @@
+"""Figures to draw, and how they are saved: PNG, SVG and PDF with text as text, and a caption as a text file."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bench.report import style
+from bench.report.style import Drawing
+from common.files import write_atomically
+from common.parallel import parallel_map
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DPI = 200
+"""Resolution of PNGs, and of rasterised clouds in SVGs and PDFs."""
+FORMATS = ("png", "svg", "pdf", "txt")
+"""Suffixes of the files of a figure; the text is its caption."""
+MAX_SERIAL_FIGURES = 10
+"""Number of figures above which they are drawn by several processes."""
+
+
+class SavedFigure(NamedTuple):
+    """A saved figure: its kind, title and caption, and its files by `FORMATS`."""
+
+    kind: str
+    title: str
+    caption: str
+    files: tuple[Path, ...]
+
+
+class FigureJob(NamedTuple):
+    """A figure to draw.
+
+    Attributes:
+        make: function that draws it.
+        arguments: its arguments.
+        kind: "cdf", "recall_time", "angle", "overlap", "points", "noise", "time", "category", "grid", "gaussians" or "risk".
+        title: what is shown, and of which problems.
+        caption: how to read it, with every mark explained.
+        stem: path of the files without suffix.
+        alt: what is to be seen in it, as text.
+    """
+
+    make: Callable[..., Figure]
+    arguments: tuple[Any, ...]
+    kind: str
+    title: str
+    caption: str
+    stem: Path
+    alt: str = ""
+
+    def draw(self, settings: Drawing | None = None) -> SavedFigure:
+        """Draw the figure and write its files."""
+        import matplotlib
+        import matplotlib.style
+
+        settings = settings or Drawing()
+        with style.drawing(settings), matplotlib.rc_context(style.RC):
+            if settings.sheet:
+                matplotlib.style.use(settings.sheet)
+            return _save(self.make(*self.arguments), self)
+
+    @property
+    def text(self) -> str:
+        """The caption file: title, what is to be seen, how to read it."""
+        return "\n\n".join(filter(None, (self.title, self.alt, self.caption))) + "\n"
+
+
+def draw_all(jobs: Iterable[FigureJob], settings: Drawing) -> Iterator[SavedFigure]:
+    """Draw figures, in several processes if there are many; see `common.parallel.parallel_map`."""
+    jobs = [
+        job._replace(stem=job.stem.absolute()) for job in jobs
+    ]  # worker processes may have another working directory
+    for folder in {job.stem.parent for job in jobs}:
+        folder.mkdir(parents=True, exist_ok=True)
+    return parallel_map(partial(FigureJob.draw, settings=settings), jobs, len(jobs) > MAX_SERIAL_FIGURES)
+
+
+def _save(figure: Figure, job: FigureJob) -> SavedFigure:
+    """Write the files of a figure; equal data give equal bytes.
+
+    `Figure.savefig` is not used because it draws everything twice to recompute the layout.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_pdf import FigureCanvasPdf
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+    figure.set_layout_engine("none")
+    figure.dpi = DPI
+    png, svg, pdf = io.BytesIO(), io.StringIO(), io.BytesIO()
+    FigureCanvasAgg(figure).print_png(png, metadata={"Software": None})  # type: ignore[no-untyped-call]
+    no_metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    FigureCanvasSVG(figure).print_svg(svg, metadata=no_metadata)  # type: ignore[no-untyped-call]
+    nothing = dict.fromkeys(("CreationDate", "Creator", "Producer"))
+    FigureCanvasPdf(figure).print_pdf(pdf, metadata=nothing)  # type: ignore[no-untyped-call]
+    contents: tuple[str | bytes, ...] = (png.getvalue(), svg.getvalue(), pdf.getvalue(), job.text)
+    files = tuple(
+        write_atomically(job.stem.with_name(f"{job.stem.name}.{end}"), content)
+        for end, content in zip(FORMATS, contents, strict=True)
+    )
+    return SavedFigure(job.kind, job.title, job.caption, files)

@@ -1,0 +1,51 @@
+"""Guessing the kind of data: whole objects, scans of planes, and range images of curved surfaces."""
+
+import numpy as np
+
+from bench.pair.kind import guess_kind, parallel_share
+from common.kinds import DataKind
+from datasets.poses import haar
+
+
+def room(rng, low, high):
+    """A floor and two walls, cut to low <= x <= high, seen from within."""
+    x, y = rng.uniform(0, 4, (3, 4000)), rng.uniform(0, 3, (3, 4000))
+    faces = [np.stack(p, 1) for p in ((x[0], y[0], 0 * x[0]), (x[1], 0 * x[1], y[1]), (0 * x[2], x[2], y[2]))]
+    points = np.concatenate(faces)
+    return points[(points[:, 0] >= low) & (points[:, 0] <= high)]
+
+
+def ellipsoid(rng, count=4000):
+    u = rng.normal(size=(count, 3))
+    return u / np.linalg.norm(u, axis=1, keepdims=True) * [1.0, 0.7, 0.5]
+
+
+def test_two_samples_of_a_whole_object_are_objects_at_any_pose_and_unit():
+    rng = np.random.default_rng(0)
+    source, target = ellipsoid(rng), ellipsoid(rng) @ haar(rng).T
+    assert guess_kind(source, target)[0] == DataKind.OBJECTS
+    assert guess_kind(1000 * source, 1000 * target)[0] == DataKind.OBJECTS
+
+
+def test_two_parts_of_a_room_are_scans():
+    rng = np.random.default_rng(1)
+    kind, reason = guess_kind(room(rng, 0, 2.5), room(rng, 1, 4) @ haar(rng).T)
+    assert kind == DataKind.SCANS
+    assert "parallel" in reason
+
+
+def test_two_views_of_a_curved_object_are_range_images():
+    rng = np.random.default_rng(2)
+    cloud = ellipsoid(rng)
+    source, target = cloud[cloud[:, 0] > 0], cloud[cloud @ [1, 1, 0] > 0] @ haar(rng).T
+    assert guess_kind(source, target)[0] == DataKind.RANGE_IMAGES
+
+
+def test_all_normals_of_a_plane_are_parallel():
+    plane = np.random.default_rng(3).uniform(-1, 1, (1000, 3)) * [1, 1, 0]
+    assert parallel_share(plane) == 1
+
+
+def test_clouds_without_extent_are_of_the_default_kind():
+    points = np.zeros((20, 3), np.float32)
+    assert guess_kind(points, points) == (DataKind.OBJECTS, "the default, since all points of the source are equal")

@@ -1,0 +1,84 @@
+"""The true pose, in the forms in which people have it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from bench.pair.clouds import open_scans
+from bench.pair.truth import inverse_remark, read_truth
+from common.errors import InputError
+from datasets.poses import inverse
+from tests.bench.pair.synthetic_pair import T, shell
+
+
+def rows(matrix, row="{}", start="", between="\n", end="", digits=9):
+    return start + between.join(row.format(" ".join(f"{v:.{digits}f}" for v in r)) for r in matrix) + end
+
+
+FORMS = {
+    "plain.txt": rows(T),
+    "three_rows.txt": rows(T[:3]),
+    "one_row.txt": rows(T[:3], between=" "),
+    "commas.txt": "\n".join(",".join(f"{v:.12f}" for v in r) for r in T),
+    "brackets.txt": rows(T, "[{}]", "[", "\n ", "]"),
+    "numpy.txt": f"T = np.{T!r}",
+    "matlab.txt": rows(T, between="; ", start="[", end="];"),
+    "comment.txt": "# from 3 to 7\n" + rows(T),
+    "rows.json": json.dumps(T.tolist()),
+    "field.json": json.dumps({"T_target_source": T.ravel().tolist()}),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_truth_is_read_from_text_and_json(tmp_path, name):
+    (tmp_path / name).write_text(FORMS[name])
+    truth = read_truth(tmp_path / name)
+    np.testing.assert_allclose(truth.matrix, T, atol=1e-6)
+    assert truth.remarks == ()
+
+
+@pytest.mark.parametrize("matrix", [T, T[:3], T[None]])
+def test_truth_is_read_from_numpy_files(tmp_path, matrix):
+    np.save(tmp_path / "t.npy", matrix)
+    np.testing.assert_allclose(read_truth(tmp_path / "t.npy").matrix, T, atol=1e-12)
+
+
+def test_rounded_digits_become_the_nearest_rotation_and_that_is_reported(tmp_path):
+    (tmp_path / "t.txt").write_text(rows(T, digits=3))
+    truth = read_truth(tmp_path / "t.txt")
+    R = truth.matrix[:3, :3]
+    np.testing.assert_allclose(R @ R.T, np.eye(3), atol=1e-12)
+    assert np.abs(truth.matrix - T).max() < 1e-3 and "the nearest one is used" in truth.remarks[0]
+
+
+REFUSED = {
+    "scaled.txt": (rows(0.98 * T[:3]), "it scales by 0.98"),
+    "transposed.txt": (rows(T.T), "the translation is in the last row; transpose"),
+    "reflected.txt": (rows(np.diag([1, 1, -1, 1])), "is a reflection"),
+    "skewed.txt": (rows(T + np.eye(4)[:, ::-1] * 0.5), "not rigid"),
+    "last_row.txt": (rows(T + np.outer([0, 0, 0, 1], [0, 0, 0, 1])), "not rigid"),
+    "nan.json": (json.dumps((T * np.nan).tolist()), "not finite"),
+    "fewer.txt": ("1 0 0 0 1 0 0 0 1", "no 4 x 4 matrix (9 numbers)"),
+    "word.txt": ("rotation 1 0 0", "no 4 x 4 matrix (the word 'rotation')"),
+    "bad.json": ("{", "no 4 x 4 matrix"),
+    "other.json": ('{"R": 1}', "no 4 x 4 matrix"),
+    "binary.npy": ("x", "no 4 x 4 matrix"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_rigid_matrix_is_one_line(tmp_path, name):
+    content, message = REFUSED[name]
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError) as error:
+        read_truth(tmp_path / name)
+    assert message in str(error.value) and name in str(error.value) and "\n" not in str(error.value)
+
+
+def test_the_inverse_is_suggested_only_if_the_clouds_fit_by_it(tmp_path):
+    np.save(tmp_path / "a.npy", shell())
+    np.save(tmp_path / "b.npy", shell(key=1) @ T[:3, :3].T + T[:3, 3])
+    scans = open_scans((tmp_path / "a.npy", tmp_path / "b.npy"), 400, None)
+    assert inverse_remark(scans, T) == []
+    assert "does it map the target into the source?" in inverse_remark(scans, inverse(T))[0]

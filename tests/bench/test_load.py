@@ -1,0 +1,29 @@
+"""`bench.load`: the tables of a run in two lines."""
+
+import numpy as np
+import pytest
+
+import bench
+from bench.cli import main
+from common.errors import InputError
+
+
+def test_the_tables_of_a_run_by_name_and_by_folder(folders):
+    assert main.main(["report", "a", "--out", "one"]) == 0
+    assert main.main(["report", "a"]) == 0
+    run = bench.load("a")
+    assert run.folder == bench.load(folders / "results" / "a").folder.relative_to(folders)
+    assert {"summary", "trials", "poses", "timing"} <= set(run.names)
+    answered = run.trials[run.trials["status"] == "ok"]
+    mean = answered.groupby(["method", "condition"])["rmse"].mean()
+    shown = run.summary.set_index(["method", "condition"])["rmse_mean_answered"]
+    np.testing.assert_allclose(shown.loc[mean.index], mean, rtol=1e-12)
+    assert run.run["config"]["seed"] == 0
+
+
+def test_a_missing_run_and_a_missing_table_are_named(folders):
+    with pytest.raises(InputError, match=r"nowhere: has no run\.json"):
+        bench.load("nowhere")
+    assert main.main(["report", "a"]) == 0
+    with pytest.raises(AttributeError, match=r"has no speeds\.csv; it has by_angle, .*trials"):
+        _ = bench.load("a").speeds

@@ -1,0 +1,74 @@
+"""The child process that reads files: limits of time and memory, crashes, and its end."""
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from common.errors import MalformedFile
+from datasets.formats import limited
+from datasets.formats.geometry import Geometry, cloud
+
+
+def sleeping(file: Path) -> Geometry:
+    time.sleep(60)
+    return cloud(np.zeros((3, 3)))
+
+
+def growing(file: Path) -> Geometry:
+    return cloud(np.ones((10**9, 3)))
+
+
+def crashing(file: Path) -> Geometry:
+    os._exit(3)
+
+
+def confused(file: Path) -> Geometry:
+    raise KeyError("a\nb")
+
+
+def good(file: Path) -> Geometry:
+    return cloud(np.eye(3, dtype=np.float32) + 5, {"red": np.arange(3, dtype=np.uint8)}, "a remark")
+
+
+@pytest.fixture
+def file(tmp_path):
+    (tmp_path / "a.xyz").write_text("1 2 3\n")
+    return tmp_path / "a.xyz"
+
+
+@pytest.mark.parametrize(
+    ("reader", "message"),
+    [
+        (sleeping, "takes longer than 1 s to read"),
+        (growing, "needs more than 2 GB of memory to read"),
+        (crashing, "its reader crashed"),
+        (confused, r"is damaged, or no \.xyz file$"),
+    ],
+)
+def test_a_reader_beyond_its_limits_is_one_line_and_the_next_file_is_read(file, monkeypatch, reader, message):
+    monkeypatch.setattr(limited, "MIN_SECONDS", 1.0 if reader is sleeping else 20.0)
+    with pytest.raises(MalformedFile, match=message):
+        limited.read_geometry(reader, file)
+    monkeypatch.setattr(limited, "MIN_SECONDS", 20.0)
+    geometry = limited.read_geometry(good, file)
+    assert geometry.points[0].tolist() == [6, 5, 5] and geometry.columns["red"].tolist() == [0, 1, 2]
+    assert geometry.remarks == ("a remark",) and 0 < geometry.step < 1e-6
+
+
+def test_one_child_reads_all_files_and_ends_when_closed(file):
+    limited.read_geometry(good, file)
+    child = limited._CHILD.process.pid
+    limited.read_geometry(good, file)
+    assert limited._CHILD.process.pid == child
+    limited._CHILD.close()
+    assert not psutil.pid_exists(child)
+
+
+def test_a_sparse_file_does_not_raise_the_limits(tmp_path):
+    with (tmp_path / "a.npy").open("wb") as handle:
+        handle.truncate(10**12)
+    assert limited._size_on_disk(tmp_path / "a.npy") < 10**6

@@ -1,0 +1,56 @@
+"""OFF, OBJ and STL files beyond plain triangles."""
+
+import numpy as np
+import pytest
+
+from common.errors import InputError
+from datasets import formats
+
+CORNERS = "0 0 0\n1 0 0\n1 1 0\n0 1 0\n"
+MESHES = {
+    "quad.off": ("OFF\n4 1 0\n" + CORNERS + "4 0 1 2 3\n", 2),
+    "same_line.off": ("OFF4 1 0\n" + CORNERS + "4 0 1 2 3\n", 2),
+    "face_colours.off": ("OFF\n# c\n4 2 0\n" + CORNERS + "3 0 1 2 255 0 0\n4 0 1 2 3 0 255 0\n", 3),
+    "colours.off": ("COFF\n4 1 0\n" + CORNERS.replace("\n", " 9 8 7 255\n") + "4 0 1 2 3\n", 2),
+    "slashes.obj": (
+        "".join(f"v {c}\n" for c in CORNERS.splitlines()) + "vt 0 0\nvn 0 0 1\nf 1/1/1 2/1/1 3//1\nf -4 -2 -1\n",
+        2,
+    ),
+    "colours.obj": ("".join(f"v {c} 1 0.5 0\n" for c in CORNERS.splitlines()) + "f 1 2 3 4\n", 2),
+    "continued.obj": ("".join(f"v {c}\n" for c in CORNERS.splitlines()) + "f 1 2 \\\n3 4\n", 2),
+}
+
+
+@pytest.mark.parametrize("name", MESHES)
+def test_polygons_colours_and_relative_indices_are_read(tmp_path, name):
+    text, triangles = MESHES[name]
+    (tmp_path / name).write_text(text)
+    mesh = formats.read(tmp_path / name)
+    assert mesh.triangles.shape == (triangles, 3, 3) and len(mesh.points) == 4
+    if name.startswith("colours"):
+        assert list(mesh.columns)[:3] == ["red", "green", "blue"] and mesh.columns["green"].dtype == np.uint8
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        (
+            "a.off",
+            "OFF\n1000000000 1 0\n" + CORNERS,
+            "header declares 1000000000 vertices and 1 faces, but 4 lines follow",
+        ),
+        ("a.off", "OFF\n-3 -1 0\n" + CORNERS, "declares no numbers of vertices and faces"),
+        ("a.off", "OFF\n4 1 0\n" + CORNERS + "1000000000 0 1 2\n", "has a face with fewer corners than it declares"),
+        ("a.obj", "v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 1000000000\n", "a face refers to vertex 999999999"),
+        ("a.obj", "v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 0\n", "a face refers to vertex 0; OBJ counts from 1"),
+        ("a.obj", "v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2\n", "has a face of fewer than three vertices"),
+        ("a.obj", "nothing\n", "has no line 'v x y z'"),
+        ("a.stl", "solid x\nfacet normal 0 0 0\nouter loop\nvertex 0 0 0\n", "ends within a facet, after 1 vertices"),
+        ("a.stl", "\0" * 84 + "x" * 50, "header declares 0 triangles, but the file holds 1"),
+    ],
+)
+def test_damaged_meshes_are_refused_in_our_words(tmp_path, name, text, message):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError) as error:
+        formats.read(tmp_path / name)
+    assert message in str(error.value)
