@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from bench.evaluation import metrics, protocols, statistics
 from bench.evaluation.clusters import clusters_of
 from bench.evaluation.conventions import DEFAULT, Convention, add_information_rmse
+from bench.evaluation.fit import TOLERANCE
 from bench.evaluation.loader import GROUP_COLUMNS, KEY_COLUMNS, POSE_COLUMNS, RunData
 from bench.storage.csv_writer import csv_blocks
 from common.files import write_atomically
@@ -181,8 +182,8 @@ def summary_columns(criterion: Convention) -> list[str]:
     names += ["rmse_symmetric_mean_answered", "recall_symmetric", "recall_symmetric_low", "recall_symmetric_high"]
     names += [*FAILURES, "skipped", "peak_mb_max", f"{m}_median_low", f"{m}_median_high"]
     names += [f"{m}_seed_sd", f"{m}_problem_sd", "time_ms_mean", "batch", "gpu_memory_mb_max"]
-    names += ["recall_as_good", "recall_as_good_low", "recall_as_good_high", "ceiling", "ceiling_problems"]
-    names += ["rre_deg_mean_answered", "rte_mean_answered"]
+    names += ["recall_as_good", "recall_as_good_low", "recall_as_good_high", "ceiling", "unambiguous"]
+    names += ["ceiling_problems", "rre_deg_mean_answered", "rte_mean_answered"]
     return list(dict.fromkeys(names))
 
 
@@ -252,9 +253,10 @@ def _symmetric(evaluated: pd.DataFrame, answered: pd.DataFrame) -> dict[str, flo
 
 
 def _ceiling(evaluated: pd.DataFrame) -> dict[str, float]:
-    """Return the share of problems where no pose far from the truth fits as well, and the number of problems searched."""
-    searched = evaluated.drop_duplicates("problem")["another_fits"].dropna()
-    return {"ceiling": 1 - float(searched.mean()), "ceiling_problems": len(searched)}
+    """Return the shares of problems where no pose far from the truth fits better, and none as well, and their number."""
+    ratios = evaluated.drop_duplicates("problem")["rival_ratio"].dropna()
+    shares = {name: float((ratios > limit).mean()) for name, limit in (("ceiling", 1), ("unambiguous", 1 + TOLERANCE))}
+    return (shares if len(ratios) else dict.fromkeys(shares, np.nan)) | {"ceiling_problems": len(ratios)}
 
 
 def per_category(trials: pd.DataFrame, criterion: Convention) -> pd.DataFrame:
@@ -402,12 +404,12 @@ def all_angles(timing: pd.DataFrame) -> pd.Series[bool]:
 def add_success(loaded: RunData, criterion: Convention, table: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return `trials` (or the given table) with the convention's `success`, and `rmse_information` if known or needed.
 
-    `as_good` and `another_fits` are NaN: they need the clouds, and a report adds them if requested.
+    `as_good` and `rival_ratio` are NaN: they need the clouds, and a report adds them.
     """
     table = trials(loaded) if table is None else table
     if loaded.information or "rmse_information" in criterion.columns:
         table = add_information_rmse(table, loaded)
-    return table.assign(success=criterion.success(table), as_good=np.nan, another_fits=np.nan)
+    return table.assign(success=criterion.success(table), as_good=np.nan, rival_ratio=np.nan)
 
 
 def tables(loaded: RunData, criterion: Convention, table: pd.DataFrame | None = None) -> dict[str, pd.DataFrame]:

@@ -1,4 +1,4 @@
-"""Fill the trial columns `as_good` and `another_fits`, which need the clouds; results are kept in the cache folder."""
+"""Fill the trial columns `as_good` and `rival_ratio`, which need the clouds; results are kept in the cache folder."""
 
 from __future__ import annotations
 
@@ -29,22 +29,23 @@ _SETTINGS = (
     fit.STEPS,
     fit.KEEP,
     fit.MAX_POINTS,
-    *(fit.ROTATIONS, fit.CANDIDATES, fit.SEPARATION, fit.CELLS, fit.SEARCH_POINTS),
+    *(fit.ROTATIONS, fit.CANDIDATES, fit.SEPARATION, fit.CELLS, fit.HALF_WIDTH, fit.CAP, fit.SEARCH_POINTS),
+    *(fit.FIRST_POINTS, fit.FIRST_STEPS, fit.FINALISTS),
 )
 
 
 def add_fits(loaded: RunData, replay: ProblemReplay, trials: pd.DataFrame, criterion: Convention) -> pd.DataFrame:
-    """Return trials (of `aggregate.add_success`) with `as_good` and `another_fits`.
+    """Return trials (of `aggregate.add_success`) with `as_good` and `rival_ratio`.
 
     A right pose is as good, and a failure without a pose is not. Other values are NaN where the problem's clouds are
-    unavailable. `another_fits` is computed for the default limit of success.
+    unavailable. `rival_ratio` is computed for the default limit of success.
     """
     trials = trials.copy()
     problems = trials["problem"].astype(str).to_numpy()
     far = dict(criterion.limits).get("rmse", fit.FAR)
     is_wrong = ((trials["success"] == 0) & (trials["status"] == "ok")).to_numpy()
     wrong, as_good = np.flatnonzero(is_wrong), np.where(is_wrong, np.nan, trials["success"])
-    another = np.full(len(trials), np.nan)
+    ratios = np.full(len(trials), np.nan)
     digests = dict(zip(loaded.problems["problem"].astype(str), loaded.problems["digest"], strict=True))
     poses = poses_of(loaded, trials)
     evaluated = trials[trials["status"] != "skipped"]
@@ -54,10 +55,10 @@ def add_fits(loaded: RunData, replay: ProblemReplay, trials: pd.DataFrame, crite
         fits = _Fits(replay, digests)
         as_good[own] = fits.as_good(problems[own], poses[own], far)
         if criterion.limits == DEFAULT.limits:
-            rivals = dict(zip(names, fits.another_fits(names[:CEILING_PROBLEMS]), strict=False))
+            rivals = dict(zip(names, fits.rivals(names[:CEILING_PROBLEMS]), strict=False))
             inside = np.isin(problems, names)
-            another[inside] = [rivals.get(name, np.nan) for name in problems[inside]]
-    return trials.assign(as_good=as_good, another_fits=another)
+            ratios[inside] = [rivals.get(name, np.nan) for name in problems[inside]]
+    return trials.assign(as_good=as_good, rival_ratio=ratios)
 
 
 class _Fits:
@@ -75,20 +76,20 @@ class _Fits:
                 own = self._fit(name)
                 if own is not None:
                     rows = np.flatnonzero(names == name)
-                    values[rows] = [fit.as_good(own, poses[row], far) for row in rows]
+                    values[rows] = fit.as_good(own, poses[rows], far)
             return values
 
         content = hashlib.sha256(np.ascontiguousarray(poses).tobytes()).hexdigest()
         return self._cached(f"as good {far!r} {content}", names, compute)
 
-    def another_fits(self, names: list[str]) -> NDArray[np.float64]:
-        """Return for problems (n,) whether another pose fits as well (1 or 0); NaN without clouds."""
+    def rivals(self, names: list[str]) -> NDArray[np.float64]:
+        """Return for problems (n,) the distance of the best other pose over that of the truth; NaN without clouds."""
 
         def compute() -> NDArray[np.float64]:
             fits = (self._fit(name) for name in names)
-            return np.array([np.nan if own is None else fit.another_fits(own) for own in fits], dtype=np.float64)
+            return np.array([np.nan if own is None else fit.rival(own) for own in fits], dtype=np.float64)
 
-        return self._cached("another fits", names, compute)
+        return self._cached("rivals", names, compute)
 
     def _fit(self, name: str) -> Fit | None:
         problem = self.replay.problem(name)

@@ -40,7 +40,7 @@ class ReportRequest:
         against: whose numbers to show beside ours: "paper" for those of the DeepGMR paper, or a protocol of
             `bench.report.published`; None for none.
         out: name of the report; None to derive it from runs and convention.
-        as_good: whether to compute which wrong poses fit as well as the ground truth; takes minutes.
+        as_good: whether to compute which wrong poses fit as well as the ground truth, and the ceiling.
         methods, conditions: the part of the run that is reported; empty for all.
         width: width of figures, "column" or "page".
         sheet: matplotlib style file for figures.
@@ -55,7 +55,7 @@ class ReportRequest:
     thresholds: Sequence[float] | None = None
     against: str | None = None
     out: str | None = None
-    as_good: bool = False
+    as_good: bool = True
     methods: Sequence[str] = ()
     conditions: Sequence[str] = ()
     width: str = "page"

@@ -108,7 +108,7 @@ def cdf_job(
 
 
 def _ceiling_of(rows: list[Row]) -> float:
-    """Return the share of unambiguous problems, if it is known, of the method with most problems; else NaN."""
+    """Return the ceiling, if it is known, of the method with most problems; else NaN."""
     known = [row for row in rows if row["ceiling_problems"]]
     return float(max(known, key=lambda row: row["ceiling_problems"])["ceiling"]) if known else float("nan")
 
@@ -161,7 +161,7 @@ def _cdf(
 
 
 def _frame_cdf(axes: Axes, criterion: Convention, axis: ErrorAxis, ceiling: float) -> None:
-    """Set limits of CDF axes, and draw lines at the threshold and at the share of unambiguous problems."""
+    """Set limits of CDF axes, and draw lines at the threshold and at the ceiling."""
     axes.set(xlim=(axis.low, axis.high), ylim=(0, 1.02), xscale="log" if axis.log else "linear")
     if criterion.threshold is not None:
         axes.axvline(criterion.threshold, color=style.INK, linewidth=0.7, alpha=0.6)

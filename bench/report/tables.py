@@ -80,14 +80,17 @@ def summary_table(
 
 
 def ceiling_note(rows: list[Row]) -> str:
-    """Describe how many problems of a group have one pose only, from the method with most problems; empty if unknown."""
+    """Describe the ceiling of a group and its ambiguous problems, from the method with most problems; empty if unknown."""
     known = [row for row in rows if row["ceiling_problems"]]
     if not known:
         return ""
     row = max(known, key=lambda row: row["ceiling_problems"])
     problems = int(row["ceiling_problems"])
-    others = round((1 - row["ceiling"]) * problems)
-    return f"In {others} of {problems} problems another pose fits as well as the truth (unambiguous: {row['ceiling']:.2f})."
+    better, as_well = (round((1 - row[name]) * problems) for name in ("ceiling", "unambiguous"))
+    return (
+        f"In {better} of {problems} problems another pose fits better than the truth (ceiling {row['ceiling']:.2f}), "
+        f"in {as_well} as well."
+    )
 
 
 def _summary_row(

@@ -155,7 +155,7 @@ def _job(
 
 
 def _ceiling(rows: Iterable[Mapping[Any, Any]]) -> float:
-    """Return the share of unambiguous problems of a group, of the method with most problems; NaN if unknown."""
+    """Return the ceiling of a group, of the method with most problems; NaN if unknown."""
     known = [row for row in rows if row["ceiling_problems"]]
     return float(max(known, key=lambda row: row["ceiling_problems"])["ceiling"]) if known else float("nan")
 

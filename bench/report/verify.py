@@ -311,7 +311,7 @@ def _table_differences(name: str, frame: pd.DataFrame, written: pd.DataFrame) ->
 
 
 REQUESTED_COLUMNS = frozenset(
-    "as_good another_fits recall_as_good recall_as_good_low recall_as_good_high ceiling ceiling_problems".split()
+    "as_good rival_ratio recall_as_good recall_as_good_low recall_as_good_high ceiling unambiguous ceiling_problems".split()
 )
 """Columns that a report computes on request only."""
 

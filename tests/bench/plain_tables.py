@@ -128,8 +128,12 @@ def summary_row(rows):
         "batch": rows["batch"].max(),
     }
     row |= {status: (run["status"] == status).sum() for status in FAILED}
-    row |= dict.fromkeys(("recall_as_good", "recall_as_good_low", "recall_as_good_high", "ceiling"), np.nan)
-    row["ceiling_problems"] = 0  # these are computed from the clouds if requested: tests/bench/report/test_as_good.py
+    row |= dict.fromkeys(("recall_as_good", "recall_as_good_low", "recall_as_good_high"), np.nan)
+    row |= {
+        "ceiling": np.nan,
+        "unambiguous": np.nan,
+        "ceiling_problems": 0,
+    }  # from clouds: tests/bench/report/test_as_good.py
     row |= dict(zip(("recall_low", "recall_high"), interval(run, "rmse"), strict=True))
     share = (known["rmse_symmetric"] < LIMIT).mean() if len(known) else np.nan
     ends = interval(known, "rmse_symmetric") if len(known) else (np.nan, np.nan)

@@ -1,4 +1,4 @@
-"""`as_good` and `another_fits` of a stored run, and their cache."""
+"""`as_good` and `rival_ratio` of a stored run, and their cache."""
 
 import numpy as np
 import pytest
@@ -27,18 +27,21 @@ def test_right_poses_are_as_good_and_every_problem_is_searched(run, tmp_path):
     table = filled(run, tmp_path)
     right = table["success"] == 1
     assert (table.loc[right, "as_good"] == 1).all() and table["as_good"].notna().all()
-    assert table.groupby("problem", observed=True)["another_fits"].nunique().eq(1).all()
+    assert table.groupby("problem", observed=True)["rival_ratio"].nunique().eq(1).all()
     summary = aggregate.summary(table, CRITERION).set_index("method")
     assert (summary["recall_as_good"] >= summary["recall"]).all() and (summary["ceiling_problems"] == 4).all()
     assert summary["ceiling"].nunique() == 1
+    ratios = table.drop_duplicates("problem")["rival_ratio"]
+    assert (summary["ceiling"] == (ratios > 1).mean()).all()
+    assert (summary["unambiguous"] == (ratios > 1 + fit.TOLERANCE).mean()).all()
 
 
 def test_a_second_report_reads_the_cache(run, tmp_path, monkeypatch):
     first = filled(run, tmp_path)
     monkeypatch.setattr(fit, "as_good", None)
-    monkeypatch.setattr(fit, "another_fits", None)
+    monkeypatch.setattr(fit, "rival", None)
     again = filled(run, tmp_path)
-    for column in ("as_good", "another_fits"):
+    for column in ("as_good", "rival_ratio"):
         np.testing.assert_array_equal(first[column], again[column])
 
 
@@ -46,10 +49,10 @@ def test_a_report_without_a_writable_cache_computes_without_storing(run, tmp_pat
     first = filled(run, tmp_path)
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "file"))
-    np.testing.assert_array_equal(first["another_fits"], filled(run, tmp_path)["another_fits"])
+    np.testing.assert_array_equal(first["rival_ratio"], filled(run, tmp_path)["rival_ratio"])
 
 
 def test_both_are_unknown_without_clouds(run, tmp_path):
     run.problems["digest"] = b"other"
     table = filled(run, tmp_path)
-    assert table.loc[table["success"] == 0, "as_good"].isna().all() and table["another_fits"].isna().all()
+    assert table.loc[table["success"] == 0, "as_good"].isna().all() and table["rival_ratio"].isna().all()

@@ -110,3 +110,17 @@ def test_bins_have_wilson_intervals_and_counts():
     data, trend = trends._binned(bins, "angle", "rotation angle (°)", CRITERION)
     assert trend.texts == ["0–90\nn 40"]
     assert ((data["recall_low"] <= data["recall"]) & (data["recall"] <= data["recall_high"])).all()
+
+
+def test_the_ceiling_is_a_dashed_line_at_its_value():
+    from matplotlib.figure import Figure
+
+    from bench.report import trends
+
+    rows = [{"ceiling": 0.5, "ceiling_problems": 30}, {"ceiling": 0.75, "ceiling_problems": 40}]
+    for given, expected in ((rows, [0.75]), ([row | {"ceiling_problems": 0} for row in rows], [])):
+        axes = Figure().subplots()
+        trends._draw_ceiling(axes, figures._ceiling_of(given))
+        lines = axes.get_lines()
+        assert [float(line.get_ydata()[0]) for line in lines] == expected
+        assert all(line.get_linestyle() == "--" for line in lines)

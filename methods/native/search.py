@@ -1,0 +1,198 @@
+"""Compiled kernel of the search over poses, `native/search.cc`, and the trees that it searches.
+
+`methods.geometry.search` defines the operations, and computes them with NumPy where the kernel is unavailable.
+`python -m methods.native.search` builds the kernel ahead of a run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import platform
+import sys
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from methods.core.base import Unavailable
+from methods.native import build
+
+SOURCE = build.SOURCES / "search.cc"
+OPTIONS = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-Wno-psabi", "-pthread")
+INSTRUCTIONS = {"avx2": "-mavx2", "bmi2": "-mbmi2"}
+"""Names of instruction sets in /proc/cpuinfo, to the compiler's option, used if the processor has it."""
+LIBRARY = "libsearch.so"
+BLOCKS = 8
+"""Translations that a sweep returns for each rotation; the kernel's constant `BLOCKS`."""
+ROW = 16
+"""Translations along each axis of a sweep; the kernel's constant `ROW`."""
+MAX_SWEEP_POINTS = 257
+"""Points of a sweep, the sum of whose penalties 16 bits hold."""
+
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+
+
+class Tree:
+    """K-d tree of a cloud (N, 3), N ≥ 1, in the kernel's memory; freed with the object."""
+
+    def __init__(self, kernel: ctypes.CDLL, cloud: Doubles) -> None:
+        cloud = np.ascontiguousarray(cloud, dtype=np.float64)
+        self.kernel = kernel
+        self.handle = kernel.search_tree(cloud.ctypes.data, len(cloud))
+        weakref.finalize(self, kernel.search_free, self.handle)
+
+    def field(self, cells: int, half: float, cap: float, threads: int) -> NDArray[np.uint8]:
+        """See `methods.geometry.search.Cloud.field`."""
+        values = np.empty((cells, cells, cells), dtype=np.uint8)
+        self.kernel.search_field(self.handle, cells, half, cap, threads, values.ctypes.data)
+        return values
+
+
+def scores(
+    kernel: ctypes.CDLL, field: NDArray[np.uint8], half: float, points: Doubles, poses: Doubles, threads: int
+) -> NDArray[np.int32]:
+    """See `methods.geometry.search.scores`."""
+    places, rows = _float32(points), _float32(poses[:, :3])
+    sums = np.empty(len(rows), dtype=np.int32)
+    at = places.ctypes.data, len(places), rows.ctypes.data, len(rows)
+    kernel.search_scores(field.ctypes.data, len(field), half, *at, threads, sums.ctypes.data)
+    return sums
+
+
+def sweep(
+    kernel: ctypes.CDLL, field: NDArray[np.uint8], half: float, points: Doubles, rotations: Doubles, threads: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """See `methods.geometry.search.sweep`."""
+    places, rows = _float32(points), _float32(rotations)
+    sums = np.empty((len(rows), BLOCKS), dtype=np.int32)
+    shifts = np.empty((len(rows), BLOCKS, 3), dtype=np.int32)
+    at = places.ctypes.data, len(places), rows.ctypes.data, len(rows)
+    kernel.search_sweep(field.ctypes.data, len(field), half, *at, threads, sums.ctypes.data, shifts.ctypes.data)
+    return sums, shifts
+
+
+def refine(
+    source: Tree,
+    target: Tree,
+    queries: tuple[Doubles, Doubles],
+    poses: Doubles,
+    keep: float,
+    limits: tuple[float, float],
+    steps: int,
+    tolerance: float,
+    threads: int,
+) -> Doubles:
+    """See `methods.geometry.search.Pair.refine`."""
+    rows = np.array(poses[:, :3], dtype=np.float64, order="C")
+    settings = keep, *limits, steps, tolerance
+    source.kernel.search_refine(*_pair(source, target, queries), *settings, rows.ctypes.data, len(rows), threads)
+    refined = np.array(np.broadcast_to(np.eye(4), (len(rows), 4, 4)))
+    refined[:, :3] = rows
+    return refined
+
+
+def fits(
+    source: Tree,
+    target: Tree,
+    queries: tuple[Doubles, Doubles],
+    poses: Doubles,
+    keep: float,
+    limit: float,
+    threads: int,
+) -> Doubles:
+    """See `methods.geometry.search.Pair.fits`."""
+    rows = np.ascontiguousarray(poses[:, :3], dtype=np.float64)
+    values = np.empty((len(rows), 2, 2))
+    at = rows.ctypes.data, len(rows), threads, values.ctypes.data
+    source.kernel.search_fits(*_pair(source, target, queries), keep, limit, *at)
+    return values
+
+
+def views(
+    source: Tree,
+    target: Tree,
+    queries: tuple[Doubles, Doubles],
+    depths: tuple[Floats, Floats],
+    half: float,
+    poses: Doubles,
+    limit: float,
+    threads: int,
+) -> Doubles:
+    """See `methods.geometry.search.Pair.views`."""
+    rows = np.ascontiguousarray(poses[:, :3], dtype=np.float64)
+    shares = np.empty((len(rows), 2, 3))
+    maps = depths[0].ctypes.data, depths[1].ctypes.data, len(depths[0]), half, limit
+    at = rows.ctypes.data, len(rows), threads, shares.ctypes.data
+    source.kernel.search_views(*_pair(source, target, queries), *maps, *at)
+    return shares
+
+
+def _pair(source: Tree, target: Tree, queries: tuple[Doubles, Doubles]) -> tuple[int, ...]:
+    """Return the arguments of the kernel for two trees and their contiguous float64 queries, which the caller keeps alive."""
+    a, b = queries
+    return source.handle, target.handle, a.ctypes.data, len(a), b.ctypes.data, len(b)
+
+
+def _float32(values: Doubles) -> Floats:
+    return np.ascontiguousarray(values, dtype=np.float32)
+
+
+@functools.cache
+def library() -> ctypes.CDLL | None:
+    """Load the kernel, after building it if necessary; None if it cannot be built or loaded."""
+    try:
+        kernel = ctypes.CDLL(str(build_kernel()))
+    except (Unavailable, OSError):  # OSError: a cache shared with a machine of another kind
+        return None
+    pointer, size, number, real = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_double
+    cells, half = ctypes.c_int32, ctypes.c_float
+    clouds: list[Any] = [pointer, pointer, pointer, size, pointer, size]
+    kernel.search_tree.argtypes, kernel.search_tree.restype = [pointer, size], pointer
+    kernel.search_free.argtypes = [pointer]
+    kernel.search_field.argtypes = [pointer, cells, half, half, number, pointer]
+    kernel.search_scores.argtypes = [pointer, cells, half, pointer, size, pointer, size, number, pointer]
+    kernel.search_sweep.argtypes = [pointer, cells, half, pointer, size, pointer, size, number, pointer, pointer]
+    kernel.search_refine.argtypes = [*clouds, real, real, real, size, real, pointer, size, number]
+    kernel.search_fits.argtypes = [*clouds, real, real, pointer, size, number, pointer]
+    maps: list[Any] = [pointer, pointer, cells, half, real]
+    kernel.search_views.argtypes = [*clouds, *maps, pointer, size, number, pointer]
+    for function in ("free", "field", "scores", "sweep", "refine", "fits", "views"):
+        getattr(kernel, f"search_{function}").restype = None
+    return kernel
+
+
+def build_kernel() -> Path:
+    """Build the library if necessary, and return its file, see `methods.native.build.build`.
+
+    Raises:
+        Unavailable: there is no compiler, it fails, or the cache cannot be written.
+    """
+    flags = _processor_flags()
+    options = (*OPTIONS, *(option for name, option in INSTRUCTIONS.items() if name in flags))
+    contents = SOURCE.read_bytes(), repr(options).encode(), platform.machine().encode()
+
+    def make(_: Path, folder: Path) -> None:
+        folder.mkdir()
+        build.compile_shared(SOURCE, folder / LIBRARY, options, "for a faster search")
+
+    return build.build(build.folder("search", *contents), LIBRARY, make)
+
+
+def _processor_flags() -> set[str]:
+    """Return the names of the processor's instruction sets; empty where the system does not list them."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return set()
+    return next((set(line.split()) for line in lines if line.startswith("flags")), set())
+
+
+if __name__ == "__main__":
+    try:
+        print("search over poses:", build_kernel().parent)
+    except Unavailable as reason:
+        sys.exit(f"the kernel of the search is unavailable, NumPy computes it: {reason}")

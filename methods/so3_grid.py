@@ -1,0 +1,217 @@
+"""Exhaustive search over rotations without features, for whole objects and for partial views, written from the papers."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import InputError
+from common.rigid import inverse
+from methods.base import Cloud, Method, NoSolution, Pose, rigid
+from methods.geometry import search
+from methods.geometry.search import Cloud as Searched
+from methods.geometry.search import Pair, even, separate
+
+Array = NDArray[np.float64]
+
+MODES = ("auto", "whole", "partial")
+CAMERAS = ("none", "z")
+MAX_POINTS = 2048
+"""Points of a cloud above which it is thinned evenly."""
+FIELD_POINTS, FIRST_POINTS = 128, 256
+"""Points by which fields score poses, and points of the first refinement of candidates."""
+KEEP = 0.9
+"""Share of the matches that is kept for whole objects."""
+WHOLE = 1.5
+"""Two-way distance of a whole object's best pose, over that between two samples of its density, from which views are tried."""
+WHOLE_FIELD, PARTIAL_FIELD = (32, 1.1, 0.5), (32, 1.7, 0.25)
+"""Cells along each side of the fields, half the side of their cube, and the distance from which penalties are equal; lengths here
+and below are in radii of the larger cloud."""
+SCORED, SPREAD = 8000, (12.0, 0.12)
+"""Poses of a sweep that are scored in both directions, and the angle and distance between those that are kept."""
+LIMITS = (0.25, 0.15), (0.15, 0.06), (0.08, 0.05)
+"""Distances above which matches are left out in the rounds of the refinement of views: of the first step and the last."""
+COST_LIMITS = 0.12, 0.06, 0.05
+"""Distances from which a point has no counterpart, when views are compared after each of these rounds."""
+HIDDEN, SEEN = 0.15, 10.0
+"""Cost of a point that is hidden from the other camera, and of one that it would have seen; a point without fit costs 1."""
+DEPTH_CELLS, DEPTH_HALF, COLUMN = 96, 1.6, 0.06
+"""Cells along each side of depth maps, half their side, and the radius of the column whose least depth a cell holds."""
+FAR = 0.2
+"""RMSE between two poses from which the second is another pose: the runner-up."""
+
+
+class So3Grid(Method):
+    """Score rotations of a grid by distance fields, refine the best by trimmed ICP, and return the best two-way fit.
+
+    Exhaustive Grid Search (Bojanić et al. 2024 and 2022) evaluates all rotations of a fine grid with all translations of a voxel
+    grid. Here the grid is coarse (super-Fibonacci, Alexa 2022) and ICP refines many candidates unlike each other.
+
+    Translations move centroid onto centroid for whole objects. For partial views, all translations in a cube are scored by
+    correlation with the fields, in both directions. Note `runner_up` is the cost of the best pose far from the returned one, over
+    the cost of that: near 1, the clouds do not decide between the two.
+
+    Parameters:
+        mode: "whole", "partial", or "auto": whole, and also partial if the best whole pose leaves distances larger than
+            those between samples of one surface; the pose that fits better is returned.
+        camera: "z" if each cloud is what a distant depth camera that looks along the cloud's z axis saw of one whole
+            object. A pose is then refused if it puts points where the other camera saw free space. "none" assumes nothing.
+        rotations: of the grid.
+        candidates: poses that are refined for whole objects.
+        views: poses that are refined for partial views.
+        finalists: poses that are refined with all points.
+    """
+
+    kind = "global"
+    variants: ClassVar[dict[str, dict[str, Any]]] = {"so3_grid": {}, "so3_grid_camera": {"camera": "z"}}
+    search = {
+        "rotations": (1152, 2304, 4608),
+        "candidates": (16, 24, 32),
+        "views": (100, 160, 240),
+        "finalists": (4, 8, 16),
+    }
+
+    mode: str = "auto"
+    camera: str = "none"
+    rotations: int = 2304
+    candidates: int = 24
+    views: int = 160
+    finalists: int = 8
+
+    def __post_init__(self) -> None:
+        for name, known in (("mode", MODES), ("camera", CAMERAS)):
+            if getattr(self, name) not in known:
+                raise InputError(f"so3_grid[{name}={getattr(self, name)}]: unknown; give one of {', '.join(known)}")
+        for name in ("rotations", "candidates", "views", "finalists"):
+            if getattr(self, name) < 1:
+                raise InputError(f"so3_grid[{name}={getattr(self, name)}]: not above 0; give a whole number")
+
+    def setup(self, device: str, seed: int, domain: str) -> None:
+        """Load the kernel, which builds it on first use."""
+        search.load_kernel()
+
+    def register(self, source: Cloud, target: Cloud) -> Pose:
+        """See `Method.register`.
+
+        Raises:
+            NoSolution: fewer than three points, a coordinate that is not finite, or a cloud of equal points.
+        """
+        clouds = [np.asarray(cloud, dtype=np.float64) for cloud in (source, target)]
+        if any(c.ndim != 2 or c.shape[1] != 3 or len(c) < 3 or not np.isfinite(c).all() for c in clouds):
+            raise NoSolution("a search needs three finite points or more")
+        clouds = [even(cloud, MAX_POINTS) for cloud in clouds]
+        centres = [cloud.mean(axis=0) for cloud in clouds]
+        centred = [cloud - centre for cloud, centre in zip(clouds, centres, strict=True)]
+        radii = [float(np.linalg.norm(cloud, axis=1).max()) for cloud in centred]
+        if min(radii) <= 1e-6 * max(np.abs(cloud).max() for cloud in clouds):
+            raise NoSolution("the points of a cloud are all equal")
+        T = self._solve(*(Searched(cloud / max(radii)) for cloud in centred))
+        return rigid(T[:3, :3], max(radii) * T[:3, 3] + centres[1] - T[:3, :3] @ centres[0])
+
+    def _solve(self, source: Searched, target: Searched) -> Pose:
+        """Return the pose (4, 4) between centred clouds of unit radius."""
+        pair, poses, costs = Pair(source, target), np.zeros((0, 4, 4)), np.zeros(0)
+        if self.mode != "partial":
+            poses = self._whole(pair)
+            costs = np.sqrt(pair.fits(poses, KEEP)[:, :, 0].mean(axis=1))
+            self.note(spacings=float(costs.min() / _spacing(source, target)))
+        if self.mode == "partial" or (self.mode == "auto" and costs.min() > WHOLE * _spacing(source, target)):
+            poses, costs = self._partial(pair, poses)
+        best = int(costs.argmin())
+        apart = _rmse(source.points, poses, poses[best])
+        others = costs[apart >= FAR]
+        runner_up = float(others.min() / max(costs[best], 1e-9)) if len(others) else np.inf
+        self.note(runner_up=min(runner_up, 10.0), confidence=min(runner_up, 10.0), candidates=len(poses))
+        return poses[best]
+
+    def _whole(self, pair: Pair) -> Array:
+        """Return refined poses (n, 4, 4) of whole objects: rotations about the common centroid."""
+        with self.stage("solve"):
+            poses = _turns(self.rotations)
+            scores = _two_way_scores(pair, poses, WHOLE_FIELD)
+            poses = poses[np.argsort(scores, kind="stable")[: self.rotations // 4]]
+            poses = poses[separate(poses, self.candidates, 20.0)]
+        with self.stage("refine"):
+            first = Pair(pair.source, pair.target, FIRST_POINTS // 2)
+            poses = first.refine(poses, KEEP, steps=8)
+            poses = poses[np.argsort(first.fits(poses, KEEP)[:, :, 0].sum(axis=1), kind="stable")]
+            return pair.refine(poses[separate(poses, max(4, self.finalists // 2), 10.0)], KEEP)
+
+    def _partial(self, pair: Pair, also: Array) -> tuple[Array, Array]:
+        """Return refined poses (n, 4, 4) of partial views, those of `also` among them, and their costs (n,)."""
+        with self.stage("solve"):
+            poses = self._sweep(pair)
+        with self.stage("refine"):
+            depths = tuple(cloud.depth(DEPTH_CELLS, DEPTH_HALF, COLUMN) for cloud in (pair.source, pair.target))
+            first = Pair(pair.source, pair.target, FIRST_POINTS)
+            rounds = (
+                (Pair(pair.source, pair.target, FIELD_POINTS), self.views, 6),
+                (first, self.finalists * 4, 6),
+                (pair, self.finalists, 15),
+            )
+            for i, (chosen, most, steps) in enumerate(rounds):
+                costs = self._costs(chosen, poses, depths, COST_LIMITS[max(i - 1, 0)])
+                poses = poses[np.argsort(costs, kind="stable")]
+                poses = poses[separate(poses, most, 5.0, 0.05)]
+                if i == 2:
+                    poses = np.concatenate([poses, also])
+                poses = chosen.refine(poses, 1.0, LIMITS[i], steps)
+            return poses, self._costs(pair, poses, depths, COST_LIMITS[2])
+
+    def _sweep(self, pair: Pair) -> Array:
+        """Return poses (n, 4, 4) unlike each other that fields propose, best first."""
+        cells, half, _ = PARTIAL_FIELD
+        grid, step = search.rotations(self.rotations), 2 * half / (cells - 1)
+        fields = [cloud.field(*PARTIAL_FIELD) for cloud in (pair.source, pair.target)]
+        points = [cloud.even(FIELD_POINTS) for cloud in (pair.source, pair.target)]
+        there, shifts = search.sweep(fields[1], half, points[0], grid)
+        back, shifts_back = search.sweep(fields[0], half, points[1], grid.transpose(0, 2, 1))
+        translations = np.concatenate([shifts, -np.einsum("nij,nkj->nki", grid, shifts_back)]).reshape(-1, 3) * step
+        order = np.argsort(np.concatenate([there, back]), axis=None, kind="stable")[:SCORED]
+        poses = np.tile(np.eye(4), (len(order), 1, 1))
+        poses[:, :3, :3] = grid[order // shifts.shape[1] % len(grid)]
+        poses[:, :3, 3] = translations[order]
+        scores = search.scores(fields[1], half, points[0], poses)
+        scores += search.scores(fields[0], half, points[1], inverse(poses))
+        poses = poses[np.argsort(scores, kind="stable")[: SCORED // 2]]
+        return poses[separate(poses, 4 * self.views, *SPREAD)]
+
+    def _costs(self, pair: Pair, poses: Array, depths: tuple[Any, ...], limit: float) -> Array:
+        """Return the costs (n,) of poses (n, 4, 4): the smaller, the better both clouds agree."""
+        if self.camera == "none":
+            return np.asarray(pair.fits(poses, 1.0, limit)[:, :, 1].sum(axis=1))
+        shares = pair.views(poses, depths, DEPTH_HALF, limit).sum(axis=1)
+        return np.asarray(shares @ np.array([1.0, HIDDEN, SEEN]))
+
+
+def _turns(count: int) -> Array:
+    poses = np.tile(np.eye(4), (count, 1, 1))
+    poses[:, :3, :3] = search.rotations(count)
+    return poses
+
+
+def _two_way_scores(pair: Pair, poses: Array, field: tuple[int, float, float]) -> NDArray[np.int32]:
+    """Return the penalties (n,) of poses (n, 4, 4) by the fields of both clouds."""
+    there = search.scores(pair.target.field(*field), field[1], pair.source.even(FIELD_POINTS), poses)
+    return there + search.scores(pair.source.field(*field), field[1], pair.target.even(FIELD_POINTS), inverse(poses))
+
+
+def _spacing(source: Searched, target: Searched) -> float:
+    """Return the two-way distance between samples of one surface as dense as these clouds: between their halves, over √2."""
+    squares = []
+    for cloud in (source, target):
+        halves = Pair(Searched(cloud.points[::2]), Searched(cloud.points[1::2]))
+        squares.append(halves.fits(np.eye(4)[None], KEEP)[0, :, 0].mean() / 2)
+    return float(np.sqrt(np.mean(squares))) + 1e-9
+
+
+def _rmse(points: Array, poses: Array, other: Pose) -> Array:
+    """Return the RMSE (n,) between poses (n, 4, 4) and another, over points (N, 3), from their mean and second moments."""
+    rotations, translations = poses[:, :3, :3] - other[:3, :3], poses[:, :3, 3] - other[:3, 3]
+    second, mean = points.T @ points / len(points), points.mean(axis=0)
+    squares = np.einsum("nij,jk,nik->n", rotations, second, rotations) + 2 * np.einsum(
+        "ni,nij,j->n", translations, rotations, mean
+    )
+    return np.asarray(np.sqrt(np.maximum(squares + (translations**2).sum(axis=1), 0)))

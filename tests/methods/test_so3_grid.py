@@ -1,0 +1,86 @@
+"""The search over rotations: whole objects, partial views, the camera's free space, and the runner-up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bench.evaluation.metrics import rmse
+from common.errors import InputError
+from datasets.problems import ProblemKey, make_problem
+from datasets.registry import DataRegistry
+from methods.base import NoSolution
+from methods.native import search as native
+from methods.so3_grid import So3Grid, _rmse
+from tests.methods.clouds import lumpy, moved, pose, solve
+
+
+def tapered(n: int, seed: int = 0) -> np.ndarray:
+    """Points (n, 3) of a closed surface without symmetry: `lumpy`, which half a turn about x maps onto itself, tapered."""
+    x = lumpy(n, seed)
+    return x * (1 + 0.6 * x[:, 1:2])
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("scale", [1.0, 1000.0])
+def test_other_samples_of_a_whole_object(seed: int, scale: float) -> None:
+    T = pose(seed, 2.0)
+    T[:3, 3] *= scale
+    method = So3Grid()
+    found = solve(method, (scale * tapered(400)).astype(np.float32), moved(T, scale * tapered(400, seed + 1)))
+    assert rmse(found, T, scale * lumpy(100)) < 0.1 * scale
+    assert method.scratch.notes["spacings"] < 1.2 and method.scratch.notes["runner_up"] > 1.2
+
+
+def test_numpy_finds_the_pose_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    if native.library() is None:
+        pytest.skip("the kernel cannot be had here")
+    clouds = tapered(200).astype(np.float32), moved(pose(3), tapered(200, 1))
+    by_kernel = solve(So3Grid(rotations=1152), *clouds)
+    monkeypatch.setattr(native, "library", lambda: None)
+    np.testing.assert_allclose(solve(So3Grid(rotations=1152), *clouds), by_kernel, atol=1e-3)
+
+
+def test_the_runner_up_shows_a_symmetric_object() -> None:
+    draw = np.random.default_rng(0)
+    oblong = draw.uniform(-1, 1, (2, 500, 3)) * (0.8, 0.5, 0.2)
+    method = So3Grid()
+    solve(method, oblong[0].astype(np.float32), moved(pose(2), oblong[1]))
+    assert method.scratch.notes["runner_up"] < 1.1
+
+
+def test_cameras_find_views_that_overlap_alone_confuses() -> None:
+    """Partial views of training objects: with the cameras more are found than without, by the same search."""
+    data = DataRegistry.at(None, None).spec("shapes40").build()
+    right = {"none": 0, "z": 0}
+    for index in (1, 2, 45, 50):
+        problem = make_problem(data, ProblemKey("shapes40", "partial", 512, index, split="train"))
+        for camera in right:
+            method = So3Grid(mode="partial", camera=camera, views=100)
+            found = solve(method, problem.source, problem.target)
+            right[camera] += rmse(found, problem.T_target_source, problem.evaluation_points) < 0.2
+    assert right["z"] >= right["none"] + 2
+
+
+def test_it_tries_views_only_if_the_whole_does_not_fit() -> None:
+    method = So3Grid()
+    solve(method, lumpy(300).astype(np.float32), moved(pose(1), lumpy(300, 1)))
+    whole = method.scratch.notes["candidates"]
+    front = lumpy(600)[lumpy(600)[:, 0] > -0.1]
+    solve(method, front[:300].astype(np.float32), moved(pose(1), lumpy(300, 1)))
+    assert whole <= 4 < method.scratch.notes["candidates"]
+
+
+def test_distances_between_poses_are_those_on_the_points() -> None:
+    points, poses = lumpy(50) + 0.3, np.stack([pose(seed) for seed in range(4)])
+    expected = [rmse(T, poses[0], points) for T in poses]
+    np.testing.assert_allclose(_rmse(points, poses, poses[0]), expected, atol=1e-7)
+
+
+def test_bad_input() -> None:
+    for bad in (lumpy(2), np.full((9, 3), np.nan), np.ones((9, 3))):
+        with pytest.raises(NoSolution):
+            solve(So3Grid(), bad.astype(np.float32), lumpy(50).astype(np.float32))
+    for parameters in ({"mode": "half"}, {"camera": "x"}, {"rotations": 0}):
+        with pytest.raises(InputError, match="so3_grid"):
+            So3Grid(**parameters)
