@@ -43,7 +43,7 @@ def start(folder: Path, name: str) -> subprocess.Popen[bytes]:
 
 
 def strike(process: subprocess.Popen[bytes], whom: str) -> None:
-    """Kill the driver, or one of its descendants: a worker of the pool or a method's process; "term" ends the driver by SIGTERM."""
+    """Kill the driver, a worker of the pool or a method's process; "term" ends the driver by SIGTERM."""
     if whom == "term":
         process.send_signal(signal.SIGTERM)
         return
