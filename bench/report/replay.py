@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.evaluation.loader import POSE_COLUMNS, RunData
+from bench.evaluation.metrics import rmse_of_moments
 from bench.planning.catalog import Catalog
 from common.errors import InputError
 from common.moments import moments
-from bench.evaluation.metrics import rmse_of_moments
 from datasets.base import DataSet, NotEnoughPoints, PairSet
 from datasets.conditions import condition
 from datasets.problems import Problem, ProblemKey, make_problem
