@@ -149,7 +149,7 @@ EXAMPLES = {
     "# by `python -m performance.mutants --sample 3`\nLIMIT = 1": [],
     "# by `python -m performance.mutants --none`\nLIMIT = 1": ["performance.mutants has no flag --none"],
     "# by `python -m common.errors`\nLIMIT = 1": ["common.errors is not a command"],
-    "class A:\n    LIMIT = 1\n    '''By `bench.py report NAME --as-good`.'''": [],
+    "class A:\n    LIMIT = 1\n    '''By `bench.py report NAME --no-as-good`.'''": [],
     "LIMIT = 1\n'''By `bench.py report NAME --as-bad`.'''": ["bench.py report has no flag --as-bad"],
 }
 
