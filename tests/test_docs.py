@@ -2,7 +2,7 @@
 
 What a command is replaced by, so that all take seconds and touch nothing of the user's:
     a run: planned with --dry-run, which checks every name and opens the data, on small stand-ins for ModelNet40 and 3DMatch;
-    pair, new, check, list, doctor, problems, report, compare, verify, draw: done, with small files and a folder of the test's;
+    pair, new, check, list, doctor, problems, report, compare, verify, draw, show: done, with small files and a folder of the test's;
     train, tune, data: their flags are parsed. Training, searches and downloads have tests of their own;
     make: its target exists;
     `NOT_RUN`: not done, for the reason given there.
@@ -73,6 +73,7 @@ def place(tmp_path_factory):
     write_ply(folder / "scan_b.ply", cloud)
     np.savetxt(folder / "pose.txt", np.eye(4))
     (folder / "mine.toml").write_text(blocks(ROOT / "docs" / "configuration.md", "toml")[0])
+    (folder / "own.mplstyle").write_text("font.size: 8\n")
     write_new("my_method", folder / "plugins")
     for name in ("good.py", "blobs.py", "halves.py"):
         shutil.copy(PLUGINS / name, folder / "plugins")
@@ -124,14 +125,18 @@ def small(words, folder, own):
     name = (
         words[0]
         if words
-        and words[0] in "list doctor pair new check report compare verify problems train data tune draw".split()
+        and words[0] in "list doctor pair new check report compare verify problems train data tune draw show".split()
         else "run"
     )
     words = [
         str(folder / "data") if before == "--data" else word for before, word in zip(["", *words], words, strict=False)
     ]
     plugins = ["--plugins", str(folder / "plugins")]
-    if name == "draw":  # a problem of the stand-in's run
+    words = words[: words.index(">")] if ">" in words else words
+    if name in ("report", "show"):  # methods of the stand-in's run
+        stand_in = {"deepgmr": "good", "icp": "halves", "fgr": "halves"}
+        words = list(dict.fromkeys(stand_in.get(word, word) for word in words))
+    if name in ("draw", "show"):  # a problem of the stand-in's run
         words = [re.sub(r"^shapes40/noisy/\d+/", "blobs/noisy/60/", word).replace("00003", "00001") for word in words]
     more = {
         "run": [*plugins, "--dry-run"],
@@ -140,6 +145,7 @@ def small(words, folder, own):
         "check": plugins,
         "problems": ["--problems", "1"],
         "draw": plugins,
+        "show": plugins,
         "verify": [*plugins, "--budget", "0"],
     }
     return name, [*words, *more.get(name, [])]

@@ -47,6 +47,7 @@ function chosenMethods() {
   const names = mode === "all" || !best.length ? Object.keys(page.kinds) : [...best, ...controls];
   return new Set(names.filter(m => kinds.has(page.kinds[m])));
 }
+const groupButtons = $$("#verdict button[data-g]");  // the section also holds the button of a chart
 const visible = name => name === undefined || selection.methods.has(name);
 
 // Rows: shown if their method and group are selected and they contain every word of the table's filter.
@@ -72,7 +73,7 @@ function select() {
   if (form.elements.mode.value) for (const box of boxes("method")) box.checked = selection.methods.has(box.value);
   document.getElementById("shown").value = `${selection.methods.size} of ${Object.keys(page.kinds).length} methods`;
   for (const part of $$(".of-group, figure.saved[data-g]")) part.hidden = part.dataset.g !== selection.group;
-  for (const button of $$("#verdict button")) button.setAttribute("aria-pressed", button.dataset.g === selection.group);
+  for (const button of groupButtons) button.setAttribute("aria-pressed", button.dataset.g === selection.group);
   for (const table of filters.keys()) filterTable(table);
   for (const div of $$(".chart")) {
     div.closest("figure").hidden = !chartOf(div);
@@ -87,7 +88,7 @@ form.addEventListener("change", event => {
   if (event.target.tagName === "SELECT") selection.group = fillGroups(values);
   select();
 });
-for (const button of $$("#verdict button")) button.addEventListener("click", () => {
+for (const button of groupButtons) button.addEventListener("click", () => {
   selection.group = fillGroups(groupOf[button.dataset.g]);
   select();
 });

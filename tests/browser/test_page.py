@@ -142,11 +142,13 @@ def test_heads_are_reached_and_pressed_by_keyboard(opened):
 def test_the_filter_hides_rows(opened):
     opened.execute_script("document.getElementById('coverage').open = true")
     box = opened.find_element("css selector", "#coverage input[type=search]")
-    box.send_keys("fgr noisy")
-    shown = opened.execute_script(
-        "return [...document.querySelector('#coverage table').tBodies[0].rows].filter(r => !r.hidden).map(r => r.textContent)"
-    )
-    assert len(shown) == 1 and "fgr+icp" in shown[0] and "noisy" in shown[0]
+    condition = opened.execute_script("return groupOf[selection.group].condition")
+    rows = "[...document.querySelector('#coverage table').tBodies[0].rows]"
+    before = opened.execute_script(f"return {rows}.filter(r => !r.hidden).map(r => r.textContent)")
+    assert len(before) == 3 and all(condition in row for row in before)
+    box.send_keys(f"fgr {condition}")
+    shown = opened.execute_script(f"return {rows}.filter(r => !r.hidden).map(r => r.textContent)")
+    assert len(shown) == 1 and "fgr+icp" in shown[0] and condition in shown[0]
     assert box.find_element("xpath", "../output").text.startswith("1 of ")
     box.clear()
     box.send_keys(" ")
@@ -181,7 +183,7 @@ def test_the_condition_is_selected_once_for_all(opened):
             "return [...document.querySelectorAll('.of-group:not([hidden])')].map(d => d.dataset.g)"
         )
         assert {group.split("/")[1] for group in groups} == {option}
-        pressed = opened.find_element("css selector", "#verdict button[aria-pressed=true]")
+        pressed = opened.find_element("css selector", "#verdict button[data-g][aria-pressed=true]")
         assert pressed.text.split(" · ")[1] == option
 
 
@@ -219,7 +221,29 @@ def test_the_log_axis_goes_on_and_off(opened):
         opened.execute_script("arguments[0].click()", button)
         assert opened.execute_script("return arguments[0]._fullLayout.xaxis.type", chart) == kind
         assert button.get_attribute("aria-pressed") == pressed
-    assert opened.execute_script("return arguments[0]._fullLayout.xaxis.range", chart) == [0, 1]
+    low, high = opened.execute_script("return charts.cdf[selection.group].linear")
+    assert low == 0 and high > CRITERION.threshold
+    assert opened.execute_script("return arguments[0]._fullLayout.xaxis.range", chart) == [low, high]
+
+
+def test_the_log_axis_stays_when_another_group_is_chosen_and_chooses_none(opened):
+    drawn(opened, "cdf-chart")
+    log = opened.find_element("css selector", "button.log[data-for=cdf-chart]")
+    if log.get_attribute("aria-pressed") == "false":
+        opened.execute_script("arguments[0].click()", log)
+    first = opened.execute_script("return selection.group")
+    for button in opened.find_elements("css selector", "#verdict button[data-g]"):
+        opened.execute_script("arguments[0].click()", button)
+        chosen = button.get_attribute("data-g")
+        assert opened.execute_script("return selection.group") == chosen
+        assert log.get_attribute("aria-pressed") == "true"
+        pressed = opened.find_elements("css selector", "#verdict button[data-g][aria-pressed=true]")
+        assert [other.get_attribute("data-g") for other in pressed] == [chosen]
+        for _ in range(2):
+            opened.execute_script("arguments[0].click()", log)
+        assert opened.execute_script("return selection.group") == chosen
+    opened.execute_script(f"document.querySelector('#verdict button[data-g=\"{first}\"]').click()")
+    opened.execute_script("arguments[0].click()", log)
 
 
 def test_the_pairs_turn_by_pointer_and_by_keys(opened):

@@ -142,10 +142,19 @@ def test_rows_of_the_terminal_are_sorted_by_rank_controls_by_recall_few_problems
         ("none", "control", np.nan, 40),
     ]
     names = ("method", "kind", "recall", "distinct_problems")
-    keys = {row[0]: terminal._order(dict(zip(names, row, strict=True)), order) for row in rows}
-    assert sorted(keys, key=keys.get) == ["b", "a", "even", "high", "low", "none", "few", "less"]
-    unranked = {row[0]: terminal._order(dict(zip(names, row, strict=True)), None) for row in rows}
-    assert sorted(unranked, key=unranked.get) == ["a", "b", "even", "high", "low", "none", "few", "less"]
+    mappings = [dict(zip(names, row, strict=True)) | {"problems": row[-1]} for row in rows]
+    assert [row["method"] for row in by_rank(mappings, order)] == [
+        "b",
+        "a",
+        "even",
+        "high",
+        "low",
+        "none",
+        "few",
+        "less",
+    ]
+    unranked = by_rank(mappings, None)
+    assert [row["method"] for row in unranked] == ["a", "b", "even", "high", "low", "none", "few", "less"]
 
 
 @pytest.mark.parametrize(
@@ -312,11 +321,11 @@ def test_headlines_name_who_lost_most_and_count_ambiguous_problems():
     assert tables._failed(rows) == " 7 of 30 problems were not answered; most by b (6 of 10)."
     assert tables._failed(rows[2:]) == " All 10 problems were answered."
     known = [
-        {"ceiling": 0.9, "ceiling_problems": 10},
-        {"ceiling": 0.64, "ceiling_problems": 25},
+        {"ceiling": 0.9, "unambiguous": 0.8, "ceiling_problems": 10},
+        {"ceiling": 0.64, "unambiguous": 0.48, "ceiling_problems": 25},
         {"ceiling_problems": 0},
     ]
-    note = "In 9 of 25 problems another pose fits as well as the truth (unambiguous: 0.64)."
+    note = "In 9 of 25 problems another pose fits better than the truth (ceiling 0.64), in 13 as well."
     assert tables.ceiling_note(known) == note and tables.ceiling_note(known[2:]) == ""
 
 
