@@ -88,7 +88,7 @@ def test_order_and_threads_change_nothing(root, tmp_path, here):
 
 # What may be called on the path from key to problem
 
-NOT_ON_THE_PATH = {"download.py", "registry.py", "symmetry.py", "symmetry_estimate.py"}
+NOT_ON_THE_PATH = {"description.py", "download.py", "registry.py", "symmetry.py", "symmetry_estimate.py"}
 PATH = [
     *(ROOT / "common" / name for name in ("keys.py", "portable.py")),
     *sorted((ROOT / "datasets" / "shapes").glob("*.py")),
