@@ -119,6 +119,8 @@ def scenes_of(
     truth: NDArray[np.float64], source_pose: NDArray[np.float64], clouds: list[NDArray[np.float32]]
 ) -> Scenes:
     """Build `Scenes` from true poses (P, 4, 4), poses of the source (P, 4, 4) and evaluation points, P arrays (n, 3)."""
+    if not clouds:
+        return join_scenes([])
     blobs = [evaluation_points.encode(cloud) for cloud in clouds]
     return Scenes(truth, source_pose, *evaluation_points.decode(*zip(*blobs, strict=True)))
 

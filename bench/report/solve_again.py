@@ -17,7 +17,7 @@ from bench.planning.tasks import domain_of
 from bench.report.replay import ProblemReplay
 from bench.storage.environment import environment
 from bench.storage.outcome import Status
-from bench.storage.pose import pose_fault
+from bench.storage.pose import pose_fault, translation_fault
 from common.errors import InputError
 from common.kinds import DataKind
 from datasets.conditions import condition
@@ -128,7 +128,7 @@ class SolveAgain:
                 reply = process.register(
                     problem.source, problem.target, call_seed(problem, spec.text, int(stored["repeat"]))
                 )
-                self._compare(spec, stored, reply, result)
+                self._compare(spec, stored, problem, reply, result)
                 if time.monotonic() - begin > budget_s:
                     return
         finally:
@@ -151,10 +151,12 @@ class SolveAgain:
             if name.split()[-1] == "sha256" and claimed.get(name) != fact:
                 yield f"{setup.method}: loads weights with the SHA-256 {str(fact)[:12]}, the run claims {claimed.get(name)}"
 
-    def _compare(self, spec: MethodSpec, stored: pd.Series[Any], reply: Reply, result: SolvedAgain) -> None:
+    def _compare(
+        self, spec: MethodSpec, stored: pd.Series[Any], problem: Problem, reply: Reply, result: SolvedAgain
+    ) -> None:
         """Compare an outcome with its repetition."""
         result.solved += 1
-        status, pose = pose_of(reply)
+        status, pose = pose_of(reply, problem)
         old: NDArray[np.float64] = stored[POSE_COLUMNS].to_numpy(dtype=np.float64).reshape(4, 4)
         equal = status == stored["status"] and (pose is None or bool(np.abs(pose - old).max() <= TOLERANCE))
         result.equal += equal
@@ -176,13 +178,13 @@ class SolveAgain:
         return f"with another {' and other '.join(names)}" if names else ""
 
 
-def pose_of(reply: Reply) -> tuple[Status, NDArray[np.float64] | None]:
-    """Return status and pose (4, 4) of the reply to a call with one pair, `invalid` if the pose is not rigid."""
+def pose_of(reply: Reply, problem: Problem) -> tuple[Status, NDArray[np.float64] | None]:
+    """Return status and pose (4, 4) of the reply to a call with one problem, `invalid` as in a run (`bench.storage.pose`)."""
     if reply.status != Status.OK or len(reply.pairs) != 1:
         return reply.status, None
     pair = reply.pairs[0]
     if pair.status != Status.OK:
         return pair.status, None
-    if pose_fault(pair.pose):
+    if pose_fault(pair.pose) or translation_fault(pair.pose, problem.source, problem.target):
         return Status.INVALID, None
     return Status.OK, np.asarray(pair.pose, dtype=np.float64)

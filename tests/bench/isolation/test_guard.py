@@ -23,7 +23,8 @@ class Daemons(Method):
     """Starts a daemon in a session of its own, and waits."""
     kind = "control"
     def register(self, source, target):
-        daemon = "subprocess.Popen(['sleep', '3600'], start_new_session=True, stdout=subprocess.DEVNULL)"
+        quiet = "stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL"  # an open pipe would keep `run` waiting
+        daemon = f"subprocess.Popen(['sleep', '3600'], start_new_session=True, {quiet})"
         start = f"import subprocess; print({daemon}.pid)"
         done = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, check=True)
         if "BENCH_TEST_GATE" in os.environ:

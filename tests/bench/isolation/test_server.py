@@ -11,6 +11,7 @@ from bench.isolation import server
 from bench.isolation.protocol import GaussiansRequest, MethodSetup, RegisterRequest
 from common.errors import InputError
 from common.kinds import DataKind
+from common.text import clean
 from methods.base import Method, NoSolution, Unavailable
 from tests.catalog import build, spec
 
@@ -91,7 +92,9 @@ def test_a_failed_call_has_status_message_time_stages_and_notes(capfd, error, st
     reply = server.register(failing(error), "cpu", RegisterRequest([CLOUD], [CLOUD], 0))
     assert (reply.status, reply.message, reply.pairs) == (status, message, [])
     assert reply.time_ms > 0 and set(reply.stages) == {"solve"}
-    assert reply.notes == {"tries": 3, "matrix": repr(np.eye(2))} and type(reply.notes["tries"]) is int
+    assert (
+        reply.notes == {"tries": 3, "matrix": repr(np.eye(2)).replace("\n", " ")} and type(reply.notes["tries"]) is int
+    )
     assert ("Traceback" in capfd.readouterr().err) == (status != "no_solution")
 
 
@@ -128,19 +131,33 @@ def test_a_call_gets_its_clouds_and_its_seed_alone_and_in_a_batch():
     assert server.HANDLERS[RegisterRequest] is server.register and server.HANDLERS[GaussiansRequest] is server.gaussians
 
 
+@pytest.mark.parametrize("result", [np.eye(4).tolist(), np.eye(4, dtype=np.float32), np.eye(4, dtype=int)])
+def test_a_rigid_matrix_is_sent_as_numbers(result):
+    sent = server._pair_reply(result)
+    assert (sent.status, sent.message) == ("ok", "")
+    assert sent.pose.dtype == np.float64 and sent.pose.tolist() == np.eye(4).tolist()
+
+
 @pytest.mark.parametrize(
-    ("result", "pose"), [([[1, 2], [3, 4]], [[1, 2], [3, 4]]), ("text", "'text'"), ({1: 2}, "{1: 2}")]
+    ("result", "fault"),
+    [
+        ([[1, 2], [3, 4]], "the pose has shape (2, 2), not (4, 4)"),
+        ("text", "the pose is no matrix of numbers but str"),
+        ({1: 2}, "the pose is no matrix of numbers but dict"),
+        ("x" * 500, "the pose is no matrix of numbers but str"),
+        (2 * np.eye(4), "the pose is not rigid: its last row is 0 0 0 2, not 0 0 0 1"),
+    ],
 )
-def test_what_a_method_returns_is_sent_as_numbers_or_as_its_repr(result, pose):
-    sent = server._pair_reply(result).pose
-    assert sent == pose if isinstance(sent, str) else sent.dtype == np.float64 and sent.tolist() == pose
-    assert server._pair_reply("x" * 500).pose == "'" + "x" * 199
+def test_what_is_no_rigid_matrix_is_sent_as_invalid_with_its_fault(result, fault):
+    sent = server._pair_reply(result)
+    assert (sent.status, sent.message, sent.pose) == ("invalid", fault, None)
 
 
 def test_notes_are_plain_values():
     notes = {"f": np.float32(0.5), "i": np.int8(3), "b": True, "n": None, "s": "text", "l": [1] * 200}
     plain = server.plain_notes(notes)
-    assert plain == {"f": 0.5, "i": 3, "b": True, "n": None, "s": "text", "l": repr([1] * 200)[:200]}
+    assert plain == {"f": 0.5, "i": 3, "b": True, "n": None, "s": "text", "l": clean(repr([1] * 200), 200)}
+    assert len(plain["l"]) == 200 and plain["l"].endswith("… (600 characters)")
     assert type(plain["f"]) is float and type(plain["i"]) is int and plain["b"] is True
 
 
@@ -170,7 +187,7 @@ def test_a_setup_passes_its_fields_and_reports_how_it_ended(monkeypatch, capfd, 
     method, reply = server._set_up(MethodSetup(of, "modelnet40", "cuda:3", 2, 9))
     assert seen == [("cuda:3", 9, "modelnet40", 9)] and (reply.status, reply.message) == (status, message)
     assert (method is not None) == (status == "ok") and (reply.notes == {"sha256": "abc"}) == (status == "ok")
-    monkeypatch.setattr(type(of), "missing", lambda _: "package missing")
+    monkeypatch.setattr(server, "missing_package", lambda _: "package missing")
     assert server._set_up(MethodSetup(of, "d"))[1].message == "package missing" and len(seen) == 1
 
 

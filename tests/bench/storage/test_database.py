@@ -15,8 +15,10 @@ from bench.cli import main
 from bench.storage import database
 from bench.storage.database import OutcomeBuffer, ResultsDatabase
 from bench.storage.environment import ROOT
+from bench.storage.evaluation_points import FIRST, decode
 from bench.storage.outcome import Outcome
 from common.errors import InputError
+from common.moments import moments
 from datasets.problems import Problem, ProblemKey
 from tests.bench.command_line import SHORT, read_csv, refused, tree
 
@@ -361,7 +363,7 @@ def test_every_field_of_a_problem_is_read_back(record):
     record.add_problems(problems)
     record.add_problems(problems[:1])
     names = "problem dataset condition points object category angle_deg translation overlap symmetry truth source_pose"
-    names += " eval_points digest information"
+    names += " eval_points moments digest information"
     rows = record.db.execute(f"SELECT {names.replace(' ', ', ')} FROM problems ORDER BY problem").fetchall()
     for row, problem in zip(rows, problems, strict=True):
         values = dict(zip(names.split(), row, strict=True))
@@ -374,7 +376,12 @@ def test_every_field_of_a_problem_is_read_back(record):
         ]
         for name, expected in (("truth", problem.T_target_source), ("source_pose", problem.source_pose)):
             assert np.frombuffer(values[name]).tolist() == expected.ravel().tolist()
-        assert values["eval_points"] == problem.evaluation_points.tobytes() and values["digest"] == problem.sha256()
+        points = problem.evaluation_points
+        assert values["eval_points"] == points[:FIRST].tobytes() and values["digest"] == problem.sha256()
+        (mean, root), (first,), (count,) = decode([values["eval_points"]], [values["moments"]])
+        expected = moments(points)
+        assert np.array_equal(mean[0], expected.mean) and np.array_equal(root[0], expected.root)
+        assert len(points) > FIRST and count == len(points) and np.array_equal(first, points[:FIRST])
         assert values["information"] == (None if problem.information is None else problem.information.tobytes())
     assert record.known_problems() == {p.key.id: p.sha256() for p in problems}
     poses = record.true_poses()

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from bench.storage.outcome import Outcome, Status, pose_fault
+from bench.storage.outcome import Outcome, Status
+from bench.storage.pose import pose_fault
 
 R = Rotation.random(random_state=0).as_matrix()
 
@@ -20,20 +21,26 @@ def pose(rotation, last=(0.0, 0.0, 0.0, 1.0), shift=(1e3, -2.0, 3.0)):
         (pose(R).tolist(), None),
         (pose(R).astype(np.float32), None),
         (pose(R * (1 + 1e-6)), None),
-        (pose(R @ np.diag([1, 1, -1.0])), "the pose is a reflection"),
-        (pose(-R), "the pose is a reflection"),
-        (pose(R * 1.01), "the pose is not rigid"),
-        (pose(R @ np.diag([1, 1, -1.01])), "the pose is not rigid"),
-        (pose(R, (0, 0, 0.1, 1)), "the pose is not rigid"),
-        (pose(R, (0, 0, 0, 2)), "the pose is not rigid"),
-        (pose(np.zeros((3, 3))), "the pose is not rigid"),
+        (pose(R @ np.diag([1, 1, -1.0])), "the pose is a reflection; flip one axis so that the determinant is 1"),
+        (pose(-R), "the pose is a reflection; flip one axis so that the determinant is 1"),
+        (pose(R * 1.01), "the pose is not rigid: it scales by 1.01; divide its 3 x 3 part by that"),
+        (
+            pose(R @ np.diag([1, 1, -1.01])),
+            "the pose is not rigid: RᵀR differs from the identity by 0.02; use the nearest rotation (SVD)",
+        ),
+        (pose(R, (0, 0, 0.1, 1)), "the pose is not rigid: its last row is 0 0 0.1 1, not 0 0 0 1"),
+        (pose(R, (0, 0, 0, 2)), "the pose is not rigid: its last row is 0 0 0 2, not 0 0 0 1"),
+        (
+            pose(np.zeros((3, 3))),
+            "the pose is not rigid: RᵀR differs from the identity by 1; use the nearest rotation (SVD)",
+        ),
         (pose(R, shift=(np.inf, 0, 0)), "the pose is not finite"),
         (pose(R * np.nan), "the pose is not finite"),
-        (np.eye(3), "the pose has shape (3, 3), not (4, 4)"),
-        (np.eye(4)[None], "the pose has shape (1, 4, 4), not (4, 4)"),
-        (None, "the pose has shape (), not (4, 4)"),
-        ("text", "the pose is no matrix but str"),
-        ({1: 2}, "the pose is no matrix but dict"),
+        (np.eye(3), "the pose has shape (3, 3), not (4, 4): a rotation? return rigid(R, t)"),
+        (np.eye(4)[None], "the pose has shape (1, 4, 4), not (4, 4): return T[0]"),
+        (None, "the pose is no matrix of numbers but NoneType"),
+        ("text", "the pose is no matrix of numbers but str"),
+        ({1: 2}, "the pose is no matrix of numbers but dict"),
     ],
 )
 def test_a_pose_is_a_rigid_matrix_or_has_a_fault(value, fault):
