@@ -2,7 +2,7 @@
 
 What a command is replaced by, so that all take seconds and touch nothing of the user's:
     a run: planned with --dry-run, which checks every name and opens the data, on small stand-ins for ModelNet40 and 3DMatch;
-    pair, new, check, list, doctor, problems, report, compare, verify, draw, show: done, with small files and a folder of the test's;
+    pair, new, check, list, doctor, problems, report, compare, verify, draw, show: done, with small files and folders;
     train, tune, data: their flags are parsed. Training, searches and downloads have tests of their own;
     make: its target exists;
     `NOT_RUN`: not done, for the reason given there.
