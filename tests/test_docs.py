@@ -133,7 +133,7 @@ def small(words, folder, own):
     ]
     plugins = ["--plugins", str(folder / "plugins")]
     words = words[: words.index(">")] if ">" in words else words
-    if name in ("report", "show"):  # methods of the stand-in's run
+    if name in ("report", "show") and "--methods" in words:  # methods of the stand-in's run
         stand_in = {"deepgmr": "good", "icp": "halves", "fgr": "halves"}
         words = list(dict.fromkeys(stand_in.get(word, word) for word in words))
     if name in ("draw", "show"):  # a problem of the stand-in's run
