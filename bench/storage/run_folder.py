@@ -29,7 +29,7 @@ RUN_FILES = frozenset(
 _TEMPORARY = re.compile(r"\.(.+)\.\d+\.tmp")
 """Names of the files that `common.files.write_atomically` leaves when the process is killed."""
 _RUN_JSON_KEYS = {"command", "config", "hash", "problem_sets"}
-_REPORT_FOLDERS = {"figures", "tables", "csv"}
+_REPORT_FOLDERS = {"figures", "tables", "csv", "problems"}
 MAX_NAME_BYTES = 200
 """Maximum length of a name; file systems allow 255 bytes."""
 
