@@ -34,7 +34,9 @@ def wait_for(condition, process):
     try:
         wait_until(lambda: process.poll() is not None or condition())
     except AssertionError:
-        for running in [*psutil.Process(process.pid).children(recursive=True), process]:
+        below = psutil.Process(process.pid).children(recursive=True)
+        process.kill()  # its guard ends what its methods started
+        for running in psutil.wait_procs(below, timeout=FAULT_S)[1]:
             running.kill()
         raise
     assert process.poll() is None, process.communicate()

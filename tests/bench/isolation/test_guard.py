@@ -60,7 +60,9 @@ def test_a_daemon_of_a_method_ends_with_its_process(plugins):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_every_process_ends_after_a_signal(tmp_path, plugins, number, jobs):
     """Workers, method processes and daemons; the driver by itself, with the exit code of the signal."""
-    run = ["--methods", "daemons", "--datasets", "shapes40", "--problems", "4", "--jobs", str(jobs)]
+    conditions = ["clean", "noisy"][:jobs]  # a task for each worker
+    run = ["--methods", "daemons", "--datasets", "shapes40", "--problems", "2", "--jobs", str(jobs)]
+    run += ["--conditions", *conditions]
     process = start(tmp_path, *run, plugins=plugins)
     gate = tmp_path / "gate"
     wait_for(lambda: len(list(gate.glob("daemon_*"))) == jobs, process)
