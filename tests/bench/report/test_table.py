@@ -8,7 +8,7 @@ from bench.report.table import Table, TableCell, tex
 def test_latex_compiles_in_principle():
     """Braces balance, every row has as many cells as the head, and special letters are escaped."""
     rows = [[TableCell("<b>x_y&%"), TableCell("1.0", 1.0, True, "0.9"), TableCell("∞", np.inf)]]
-    text = Table("a_b", ["method", "RMSE ↓", "p < 1"], rows, [("set", 2)], {0: "red"}, "100 %").latex()
+    text = Table("a_b", ["method", "RMSE ↓", "p < 1"], rows, [("set", 2)], {0: "red"}, "100 %").latex(coloured=True)
     bare = text.replace("\\{", "").replace("\\}", "").replace("\\&", "").replace("\\%", "")
     assert bare.count("{") == bare.count("}") and "%" not in bare and "_" not in bare.replace("\\_", "")
     assert "\\textcolor{red}{\\textless{}b\\textgreater{}x\\_y\\&\\%}" in text and "\\textbf{1.0} (0.9)" in text
