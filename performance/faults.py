@@ -235,4 +235,4 @@ def _with(node: Any, **fields: Any) -> Any:
 
 def _swapped(parts: list[Any]) -> list[Any]:
     """Return a list with its first two items swapped."""
-    return [parts[1], parts[0], *parts[2:]]
+    return [*parts[1::-1], *parts[2:]]

@@ -1,6 +1,7 @@
 """A synthetic run and its report, shared by the tests of this folder."""
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from bench.evaluation import aggregate
 from bench.evaluation.conventions import CONVENTIONS
@@ -9,6 +10,7 @@ from bench.report import (
     Options,
     ProblemReplay,
     begin_report,
+    jobs,
 )
 from tests.bench.synthetic_run import HOSTILE, as_loaded, synthetic_run
 
@@ -25,17 +27,30 @@ def report(loaded, folder, against=False, data="nowhere"):
     )()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def synthetic():
     return synthetic_run(n=24, sizes=(256,), methods=FEW, conditions=("noisy",))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def frames():
     return aggregate.tables(as_loaded(*synthetic_run(n=40, sizes=(256, 4096))), CRITERION)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def written(synthetic, tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     return folder, report(as_loaded(*synthetic), folder)
+
+
+@pytest.fixture
+def png_only(monkeypatch):
+    """Save figures as PNGs of low resolution, in this process: for tests of a report's content, not of a figure's files."""
+
+    def save(figure, job):
+        path = job.stem.with_name(f"{job.stem.name}.png")
+        FigureCanvasAgg(figure).print_png(path)
+        return jobs.SavedFigure(job.kind, job.title, job.caption, (path,))
+
+    monkeypatch.setattr(jobs, "_save", save)
+    monkeypatch.setattr(jobs, "MAX_SERIAL_FIGURES", 10**6)
