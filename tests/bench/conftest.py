@@ -1,5 +1,8 @@
 """Fixtures of folders with and without runs, and of synthetic runs."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from bench.cli import main
@@ -52,11 +55,22 @@ def project(tmp_path, monkeypatch):
     return folder
 
 
+@pytest.fixture(scope="session")
+def short_run(tmp_path_factory):
+    """The folder of a finished run that no test changes."""
+    folder = tmp_path_factory.mktemp("short")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr("bench.report.begin_report", lambda *_: list)
+        assert main.main([*SHORT, "--out", "r"]) == 0
+    assert [path.name for path in folder.iterdir()] == ["results"]
+    return folder / "results" / "r"
+
+
 @pytest.fixture
-def finished_run(project):
-    """The folder of a finished run."""
-    assert main.main([*SHORT, "--out", "r"]) == 0
-    return project / "results" / "r"
+def finished_run(project, short_run):
+    """The folder of a finished run, as the run `r` of the current folder."""
+    return Path(shutil.copytree(short_run, project / "results" / "r"))
 
 
 @pytest.fixture
