@@ -4,8 +4,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from bench.cli import main
+from bench.report import jobs
 from tests.bench.command_line import QUICK, SHORT
 from tests.bench.stored_runs import changed, write_record
 from tests.bench.synthetic_run import as_loaded, synthetic_run
@@ -27,7 +29,20 @@ def folders(stored_run, tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def bench(tmp_path, monkeypatch, request):
+def png_only(monkeypatch):
+    """Save figures as PNGs of low resolution, in this process: for tests of a report's content, not of a figure's files."""
+
+    def save(figure, job):
+        path = job.stem.with_name(f"{job.stem.name}.png")
+        FigureCanvasAgg(figure).print_png(path)
+        return jobs.SavedFigure(job.kind, job.title, job.caption, (path,))
+
+    monkeypatch.setattr(jobs, "_save", save)
+    monkeypatch.setattr(jobs, "MAX_SERIAL_FIGURES", 10**6)
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch, request, png_only):
     """Return a function that runs a command line in an empty folder and returns the folder of the results.
 
     Reports are written only in tests with `report` in their names.

@@ -1,7 +1,6 @@
 """A synthetic run and its report, shared by the tests of this folder."""
 
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from bench.evaluation import aggregate
 from bench.evaluation.conventions import CONVENTIONS
@@ -10,7 +9,6 @@ from bench.report import (
     Options,
     ProblemReplay,
     begin_report,
-    jobs,
 )
 from tests.bench.synthetic_run import HOSTILE, as_loaded, synthetic_run
 
@@ -41,16 +39,3 @@ def frames():
 def written(synthetic, tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     return folder, report(as_loaded(*synthetic), folder)
-
-
-@pytest.fixture
-def png_only(monkeypatch):
-    """Save figures as PNGs of low resolution, in this process: for tests of a report's content, not of a figure's files."""
-
-    def save(figure, job):
-        path = job.stem.with_name(f"{job.stem.name}.png")
-        FigureCanvasAgg(figure).print_png(path)
-        return jobs.SavedFigure(job.kind, job.title, job.caption, (path,))
-
-    monkeypatch.setattr(jobs, "_save", save)
-    monkeypatch.setattr(jobs, "MAX_SERIAL_FIGURES", 10**6)
