@@ -4,11 +4,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from bench.cli import main
-from bench.report import jobs
 from tests.bench.command_line import QUICK, SHORT
+from tests.bench.png_figures import save_png_only
 from tests.bench.stored_runs import changed, write_record
 from tests.bench.synthetic_run import as_loaded, synthetic_run
 
@@ -30,15 +29,8 @@ def folders(stored_run, tmp_path, monkeypatch):
 
 @pytest.fixture
 def png_only(monkeypatch):
-    """Save figures as PNGs of low resolution, in this process: for tests of a report's content, not of a figure's files."""
-
-    def save(figure, job):
-        path = job.stem.with_name(f"{job.stem.name}.png")
-        FigureCanvasAgg(figure).print_png(path)
-        return jobs.SavedFigure(job.kind, job.title, job.caption, (path,))
-
-    monkeypatch.setattr(jobs, "_save", save)
-    monkeypatch.setattr(jobs, "MAX_SERIAL_FIGURES", 10**6)
+    """Save figures as PNGs only, in this process."""
+    save_png_only(monkeypatch)
 
 
 @pytest.fixture
