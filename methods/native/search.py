@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import platform
 import sys
 import weakref
 from pathlib import Path
@@ -20,11 +19,9 @@ from numpy.typing import NDArray
 from methods.core.base import Unavailable
 from methods.native import build
 
-SOURCE = build.SOURCES / "search.cc"
 OPTIONS = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-Wno-psabi", "-pthread")
 INSTRUCTIONS = {"avx2": "-mavx2", "bmi2": "-mbmi2"}
 """Names of instruction sets in /proc/cpuinfo, to the compiler's option, used if the processor has it."""
-LIBRARY = "libsearch.so"
 BLOCKS = 8
 """Translations that a sweep returns for each rotation; the kernel's constant `BLOCKS`."""
 ROW = 16
@@ -144,9 +141,8 @@ def _float32(values: Doubles) -> Floats:
 @functools.cache
 def library() -> ctypes.CDLL | None:
     """Load the kernel, after building it if necessary; None if it cannot be built or loaded."""
-    try:
-        kernel = ctypes.CDLL(str(build_kernel()))
-    except (Unavailable, OSError):  # OSError: a cache shared with a machine of another kind
+    kernel = build.load(build_kernel)
+    if kernel is None:
         return None
     pointer, size, number, real = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_double
     cells, half = ctypes.c_int32, ctypes.c_float
@@ -173,13 +169,7 @@ def build_kernel() -> Path:
     """
     flags = _processor_flags()
     options = (*OPTIONS, *(option for name, option in INSTRUCTIONS.items() if name in flags))
-    contents = SOURCE.read_bytes(), repr(options).encode(), platform.machine().encode()
-
-    def make(_: Path, folder: Path) -> None:
-        folder.mkdir()
-        build.compile_shared(SOURCE, folder / LIBRARY, options, "for a faster search")
-
-    return build.build(build.folder("search", *contents), LIBRARY, make)
+    return build.kernel("search", options, "for a faster search")
 
 
 def _processor_flags() -> set[str]:
