@@ -42,6 +42,13 @@ class Tree:
         self.handle = kernel.search_tree(cloud.ctypes.data, len(cloud))
         weakref.finalize(self, kernel.search_free, self.handle)
 
+    def distances(self, queries: Doubles, threads: int) -> Doubles:
+        """See `methods.geometry.search.Cloud.distances`."""
+        queries = np.ascontiguousarray(queries, dtype=np.float64)
+        values = np.empty(queries.shape[:-1])
+        self.kernel.search_distances(self.handle, queries.ctypes.data, values.size, threads, values.ctypes.data)
+        return values
+
     def field(self, cells: int, half: float, cap: float, threads: int) -> NDArray[np.uint8]:
         """See `methods.geometry.search.Cloud.field`."""
         values = np.empty((cells, cells, cells), dtype=np.uint8)
@@ -149,6 +156,7 @@ def library() -> ctypes.CDLL | None:
     clouds: list[Any] = [pointer, pointer, pointer, size, pointer, size]
     kernel.search_tree.argtypes, kernel.search_tree.restype = [pointer, size], pointer
     kernel.search_free.argtypes = [pointer]
+    kernel.search_distances.argtypes = [pointer, pointer, size, number, pointer]
     kernel.search_field.argtypes = [pointer, cells, half, half, number, pointer]
     kernel.search_scores.argtypes = [pointer, cells, half, pointer, size, pointer, size, number, pointer]
     kernel.search_sweep.argtypes = [pointer, cells, half, pointer, size, pointer, size, number, pointer, pointer]
@@ -156,7 +164,7 @@ def library() -> ctypes.CDLL | None:
     kernel.search_fits.argtypes = [*clouds, real, real, pointer, size, number, pointer]
     maps: list[Any] = [pointer, pointer, cells, half, real]
     kernel.search_views.argtypes = [*clouds, *maps, pointer, size, number, pointer]
-    for function in ("free", "field", "scores", "sweep", "refine", "fits", "views"):
+    for function in ("free", "distances", "field", "scores", "sweep", "refine", "fits", "views"):
         getattr(kernel, f"search_{function}").restype = None
     return kernel
 
