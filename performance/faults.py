@@ -53,8 +53,9 @@ EXCLUDED_KEYWORDS = {
     "dtype": "a type, not a value",
     "writable": "guards the direction of a pipe",
     "readable": "guards the direction of a pipe",
+    "duplex": "guards the direction of a pipe",
     **dict.fromkeys(
-        "color figsize fontsize aspect pad "
+        "color figsize fontsize aspect pad justify "
         "labelspacing handlelength rotation linewidth markersize zorder alpha padding pad_edge width "
         "min_width ratio in_layout clip_on squeeze length top labeltop bottom labelbottom no_wrap".split(),
         "appearance: another value is not wrong",
@@ -74,6 +75,8 @@ EXCLUDED_NAMES = {
     "search": "the range of a search for parameters: another is not wrong",
 }
 """Assigned names whose values are not changed, with the reason."""
+ROUNDING = 1e-9
+"""Floats up to this are guards against rounding and division by zero: twice or half of one guards as well."""
 EXCLUDED_CALLS = {
     "step": "a progress bar",
     "print_exc": "a message in the log",
@@ -207,7 +210,7 @@ def _constants(node: ast.Constant) -> Iterator[tuple[str, ast.AST]]:
         yield "constant ± 1", ast.Constant(value + 1)
         if value > 1:
             yield "constant ± 1", ast.Constant(value - 1)
-    elif isinstance(value, float) and value:
+    elif isinstance(value, float) and abs(value) > ROUNDING:
         yield "constant × 2", ast.Constant(value * 2)
         yield "constant × 2", ast.Constant(value / 2)
 

@@ -259,3 +259,15 @@ def test_the_status_of_a_time_is_its_most_frequent_failure(synthetic, counts, st
     names += ["ok"] * (len(mine) - len(names))
     table = aggregate.timing(mine.assign(status=pd.Categorical(names)), [0.0, 180.0])
     assert table["status"].tolist() == [status] and table["ended"].tolist() == [names.count("ok")]
+
+
+def test_problems_that_were_skipped_count_only_as_skipped():
+    trials = one_group({"a": ("local", np.r_[np.full(6, 0.1), np.full(3, np.inf)])}, {"a": 1.0})["trials"]
+    skipped = trials.iloc[:4].assign(
+        problem=pd.Categorical([f"d/noisy/64/{i:05d}" for i in range(20, 24)]), status="skipped", success=np.nan
+    )
+    (row,) = aggregate.summary(pd.concat([trials, skipped]).astype({"problem": "category"}), CRITERION).to_dict(
+        "records"
+    )
+    assert (row["problems"], row["distinct_problems"], row["answered"], row["skipped"]) == (9, 9, 6, 4)
+    assert (row["timeout"], row["recall"], row["answer_rate"]) == (3, 6 / 9, 6 / 9)
