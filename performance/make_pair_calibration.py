@@ -87,8 +87,8 @@ KITCHEN, HOTEL = "7-scenes-redkitchen", "sun3d-hotel_umd-maryland_hotel3"
 LOW, HIGH = r"(\d|[12]\d)", r"([3-5]\d)"
 SETS = {
     "objects": PairSource("shapes40", "resampled", 20, True, "train"),
-    "views": PairSource("shapes40", "partial", 40, True, "train"),
-    "kitchen_low": PairSource("fragments", "real", 60, True, chosen=rf"{KITCHEN}/{LOW}-{LOW}"),
+    "views": PairSource("shapes40", "partial", 60, True, "train"),
+    "kitchen_low": PairSource("fragments", "real", 100, True, chosen=rf"{KITCHEN}/{LOW}-{LOW}"),
     "bunny": PairSource("stanford[min_overlap=0]", "real", 45, False),
     "hotel": PairSource("fragments", "real", 30, False, chosen=rf"{HOTEL}/.*"),
     "kitchen_high": PairSource("fragments", "real", 34, False, chosen=rf"{KITCHEN}/{HIGH}-{HIGH}"),
