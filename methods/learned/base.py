@@ -93,6 +93,7 @@ class Learned(Trained, Method):
 
     kind = "learned"
     requires = ("torch", "safetensors")
+    devices = ("cpu", "cuda")
     environment = MALLOC
 
     radii: ClassVar[tuple[float, float]] = (0.5, 2.0)
