@@ -34,6 +34,8 @@ Result = TypeVar("Result")
 class GmrMethod(Learned):
     """Base of the methods on a `GmrNet`; a subclass computes `poses`.
 
+    Clouds reach a GPU in one transfer, and sums of the mixtures leave it in one: the host waits twice for any batch.
+
     Parameters:
         untrained: a control: the network as initialised, whose batch norms use each cloud's own statistics as in the first
             step of training. It shows what the method achieves without learning.
@@ -131,8 +133,13 @@ class GmrMethod(Learned):
         """See `Method.gaussians`."""
         import torch
 
+        from methods.nn.pair_batch import to_device
+
         pair = self.normalise(source, target)
-        clouds, centres = (pair.source, pair.target), (pair.source_centre, pair.target_centre)
+        clouds, centres = (
+            to_device((pair.source, pair.target), self.state["device"]),
+            (pair.source_centre, pair.target_centre),
+        )
         with torch.inference_mode():
             first, second = (
                 _gaussians_of(gamma, cloud, pair.scale, centre)
