@@ -99,7 +99,7 @@ def test_nothing_touches_a_gpu_before_cuda_is_initialised(cuda):
 
 
 class OnGpu(Method):
-    """A method whose call does as told by its state."""
+    """A method whose call is a function in its state."""
 
     devices = ("cpu", "cuda")
 
