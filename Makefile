@@ -43,6 +43,7 @@ $(BIN)/python:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	-@$(BIN)/python -m methods.native.teaser  # builds TEASER++, or prints why it is unavailable; no other method needs it
 	-@$(BIN)/python -m methods.native.rri  # builds the kernel of DeepGMR's features, or prints why torch computes them
+	-@$(BIN)/python -m methods.native.fpfh  # builds the kernel of FPFH features, or prints why Open3D computes them
 	-@$(BIN)/python -m methods.native.search  # builds the kernel of the search over poses, or prints why NumPy computes it
 	@touch $@
 

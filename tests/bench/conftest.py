@@ -1,8 +1,13 @@
 """Fixtures of folders with and without runs, and of synthetic runs."""
 
+import shutil
+from pathlib import Path
+
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from bench.cli import main
+from bench.report import jobs
 from tests.bench.command_line import QUICK, SHORT
 from tests.bench.stored_runs import changed, write_record
 from tests.bench.synthetic_run import as_loaded, synthetic_run
@@ -24,7 +29,20 @@ def folders(stored_run, tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def bench(tmp_path, monkeypatch, request):
+def png_only(monkeypatch):
+    """Save figures as PNGs of low resolution, in this process: for tests of a report's content, not of a figure's files."""
+
+    def save(figure, job):
+        path = job.stem.with_name(f"{job.stem.name}.png")
+        FigureCanvasAgg(figure).print_png(path)
+        return jobs.SavedFigure(job.kind, job.title, job.caption, (path,))
+
+    monkeypatch.setattr(jobs, "_save", save)
+    monkeypatch.setattr(jobs, "MAX_SERIAL_FIGURES", 10**6)
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch, request, png_only):
     """Return a function that runs a command line in an empty folder and returns the folder of the results.
 
     Reports are written only in tests with `report` in their names.
@@ -52,11 +70,22 @@ def project(tmp_path, monkeypatch):
     return folder
 
 
+@pytest.fixture(scope="session")
+def short_run(tmp_path_factory):
+    """The folder of a finished run that no test changes."""
+    folder = tmp_path_factory.mktemp("short")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr("bench.report.begin_report", lambda *_: list)
+        assert main.main([*SHORT, "--out", "r"]) == 0
+    assert [path.name for path in folder.iterdir()] == ["results"]
+    return folder / "results" / "r"
+
+
 @pytest.fixture
-def finished_run(project):
-    """The folder of a finished run."""
-    assert main.main([*SHORT, "--out", "r"]) == 0
-    return project / "results" / "r"
+def finished_run(project, short_run):
+    """The folder of a finished run, as the run `r` of the current folder."""
+    return Path(shutil.copytree(short_run, project / "results" / "r"))
 
 
 @pytest.fixture

@@ -213,7 +213,7 @@ def test_every_quantity_is_recomputed_from_the_trials(stored_run, repeated):
 
 
 @pytest.mark.parametrize("quantity", ["recall@0.2", "answered", "RMSE, both answered"])
-@pytest.mark.parametrize("d", [-0.5, -0.004, 0.0, 0.004, 0.5])
+@pytest.mark.parametrize("d", [-0.5, -0.007, -0.004, 0.0, 0.004, 0.007, 0.5])
 @pytest.mark.parametrize("p", [0.049, 0.05, 0.051])
 def test_a_verdict_needs_significance_and_for_errors_a_relevant_difference(quantity, d, p):
     """Larger is better for shares, smaller for errors; a mean error must differ by more than a percent."""
@@ -238,3 +238,18 @@ def test_remarks_and_refusals_name_what_differs(stored_run):
     n = int(stored_run.problems["problem"].astype(str).str.startswith(f"{group}/").sum())
     with pytest.raises(InputError, match=rf"the problems of {group} differ \({n} and {n - 1} problems\)"):
         compare(stored_run, other, ("A", "B"), CRITERION)
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.5])
+def test_the_difference_of_times_is_that_of_the_second_run_from_the_first(stored_run, factor):
+    outcomes = stored_run.outcomes
+    mine = (outcomes["method"] == "fgr").to_numpy()
+    other = dataclasses.replace(
+        stored_run, outcomes=outcomes.assign(time_ms=outcomes["time_ms"] * np.where(mine, factor, 1))
+    )
+    changes = [c for c in compare(stored_run, other, ("A", "B"), CRITERION).changes if c.quantity == "time (ms)"]
+    assert {c.method for c in changes} == {"fgr", "icp", "teaser"}
+    for change in changes:
+        expected = (factor - 1) * change.a if change.method == "fgr" else 0.0
+        assert change.difference.mean == pytest.approx(expected) == pytest.approx(change.b - change.a)
+        assert change.difference.low <= change.difference.mean <= change.difference.high

@@ -17,7 +17,9 @@ from bench.report import (
 from bench.report.interactive import cdf, pareto
 from bench.report.ranking import duels, errors_of, select_group
 from bench.report.recommendation import recommend
+from bench.report.table import Table, TableCell
 from bench.report.tables import duel_table, group_records, headline, summary_table
+from bench.report.terminal import table_for_terminal
 from tests.bench.report.one_group import one_group
 
 CRITERION = CONVENTIONS["deepgmr"]
@@ -60,6 +62,25 @@ def test_the_summary_as_json(frames):
     assert first["recommended"] in first["tied"] and first["sentence"]
     rows = {row["method"]: row for row in first["methods"]}
     assert rows["oracle"]["recall"] == 1 and isinstance(rows["oracle"]["problems"], int)
+
+
+@pytest.mark.parametrize("absent", [[], ["teaser"], ["icp", "teaser"]])
+def test_methods_that_ran_on_nothing_are_named_in_the_last_line(frames, absent):
+    summary, trials = frames["summary"], frames["trials"]
+    problems = np.where(summary["method"].isin(absent), 0, summary["problems"])
+    run = trials[~trials["method"].isin(absent)]
+    lines = _lines(frames | {"summary": summary.assign(problems=problems), "trials": run})
+    named = f"Not run: {', '.join(absent)};" if absent else ""
+    assert [line.startswith(named) for line in lines if line.startswith("Not run")] == [True] * bool(absent)
+    assert not absent or any(line.startswith(named) for line in lines[-3:])
+
+
+def test_a_table_of_the_report_is_printed_with_every_row_and_its_caption_below():
+    rows = [[TableCell("first"), TableCell("0.25", beside="0.3")], [TableCell("second", faint=True), TableCell("7")]]
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(table_for_terminal(Table("Title", ["name", "recall"], rows, caption="What it shows.")))
+    words = console.export_text().replace("─", "").split()
+    assert words == [*("Title", "name", "recall"), *("first", "0.25", "(0.3)", "second", "7", "What", "it", "shows.")]
 
 
 def _printed(methods, ms, timed=None):
