@@ -115,7 +115,7 @@ class OnGpu(torch.Tensor):
 
     @staticmethod
     def __new__(cls, inner: torch.Tensor, counts: Counts) -> OnGpu:
-        """Make a tensor without memory of its own, outside of inference mode, in which its views would be refused."""
+        """Make a tensor that only says where it is, outside of inference mode, in which its views would be refused."""
         with torch.inference_mode(False):
             made: OnGpu = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
                 cls,

@@ -120,9 +120,12 @@ class _NearestRotation(torch.autograd.Function):
         sign = torch.ones_like(S)
         sign[:, 2] = torch.where(torch.linalg.det(U @ Vt) < 0, -1.0, 1.0)
         R = (U * sign[:, None]) @ Vt
-        saved = [x.to(M.device) for x in (R, S * sign, Vt)] if ctx.needs_input_grad[0] else []
-        ctx.save_for_backward(*saved)
-        return saved[0] if saved else R.to(M.device)
+        p = S * sign
+        if M.device.type != "cpu":
+            packed = torch.cat([R, Vt, p[..., None]], dim=2).to(M.device)  # in one transfer
+            R, Vt, p = packed[..., :3], packed[..., 3:6], packed[..., 6]
+        ctx.save_for_backward(R, p, Vt)
+        return R
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
+from datasets.registry import DataRegistry
 from methods.base import Method
 from methods.core.registry import MethodRegistry
+from methods.learned.training import Trainer
+from methods.learned.training_config import Settings
+from methods.learned.training_data import Part, collate, generate
 from methods.native import rri_cuda
 from tests.catalog import build
 from tests.emulated_gpu import MEMORY, emulated_gpu
@@ -29,6 +31,10 @@ LIMITS = {
 """Launches and waits of one call of each method with weights. They may only fall: a smaller count belongs here."""
 BATCH_LAUNCHES, KERNEL_LAUNCHES, WAITS = 82, 35, 2
 """Launches of DeepGMR for any batch, by torch alone and with the compiled kernel, and waits. They may only fall, too."""
+
+
+TRAINING_WAITS = {"deepgmr": 8, "deepgmr_resampled": 11}
+"""Waits for preparation and loss of a batch, of any size. They may only fall, too."""
 
 
 def ready(name: str, device: str) -> Method:
@@ -91,11 +97,7 @@ def test_the_compiled_kernel_needs_fewer_launches_and_no_distances(kernel: None,
     assert counts.largest[0] <= 4 * 2 * pairs * points * 1024
 
 
-def batches() -> Iterator[tuple[int, int]]:
-    yield from ((200, 200), (200, 150))
-
-
-@pytest.mark.parametrize(("n", "m"), batches())
+@pytest.mark.parametrize(("n", "m"), [(200, 200), (200, 150)])
 def test_the_compiled_kernel_gives_the_poses_of_the_cpu(kernel: None, n: int, m: int) -> None:
     """Also for clouds of two sizes, and beside a pair that is not finite."""
     sources = [blob(n, seed) for seed in range(3)]
@@ -118,3 +120,21 @@ def test_the_gaussians_are_those_of_the_cpu() -> None:
     for first, second in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(first.means, second.means, atol=1e-4)
         np.testing.assert_allclose(first.shares, second.shares, atol=1e-4)
+
+
+@pytest.mark.parametrize("method", ["deepgmr", "deepgmr_resampled"])
+def test_waits_of_training_do_not_grow_with_the_batch(method: str) -> None:
+    """Preparation of a batch, and loss; the emulation has no backward pass."""
+    objects = DataRegistry.at().spec("shapes40").objects()
+    counted = []
+    for size in (2, 4):
+        settings = Settings(method, batch=size, points=(64,), device="cuda:0", precision="float32")
+        made = generate(Part(objects, held_out=False), settings, 64, 0, size)
+        with emulated_gpu() as counts:
+            network = Trainer(settings).network
+            counts.clear()
+            batch = collate(network, made, "cuda:0")
+            loss = network.loss(network.estimate(batch.prepared, batch.source, batch.target), batch.T_true)
+        assert loss.device.type == "cuda" and loss.ndim == 0
+        counted.append(sum(counts.waits.values()))
+    assert counted[0] == counted[1] == TRAINING_WAITS[method]
