@@ -232,7 +232,8 @@ def describe(
     """Return the facts of the run for `run.json`."""
     data_sets = dict.fromkeys([*config.datasets, *(name for grid in config.more for name in grid.datasets)])
     contents = {dataset.text: dataset.open().contents("test") for dataset in data_sets}
-    machine = {"threads": config.threads, "device": config.device, "jobs": context.jobs}
+    machine: dict[str, Any] = {"threads": config.threads, "device": config.device, "jobs": context.jobs}
+    machine |= {"gpu": dict(config.gpu)} if config.gpu else {}
     return {
         "command": context.command,
         "config": config.to_json() | {"threshold": RECALL_THRESHOLD, "angle_bins": list(config.angles)},
