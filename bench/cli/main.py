@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from bench.cli.commands import DATA_HELP, KIND_HELP, PLUGINS_HELP, absolute, add_commands, terminal
+from bench.cli.sharing import add_sharing_commands
 from common.devices import CPU, resolve_flag
 from common.devices import HELP as DEVICE_HELP
 from common.errors import InputError, storage_error, unknown
@@ -195,6 +196,7 @@ def _parser(train: bool) -> tuple[Parser, Mapping[str, Parser]]:
     data.add_argument("--plugins", type=absolute, help=PLUGINS_HELP)
     data.add_argument("--skip-bad", action="store_true", help=SKIP_BAD_HELP)
     data.set_defaults(handler=_data)
+    add_sharing_commands(commands)
     add_commands(commands)
     training = commands.add_parser("train", help="train a learned method")
     if train:
@@ -254,6 +256,7 @@ def _run_flags(run: argparse.ArgumentParser) -> None:
     add("--batch", type=int, default=1, metavar="B", help="pairs per call of methods that support batches, such as 32")
     add("--timeout", type=float, metavar="S", help="maximum seconds per pair")
     add("--memory-limit", type=float, metavar="GB", help="maximum memory per pair")
+    add("--shard", metavar="K/N", help="do part K of N of the run, such as 3/20; merge joins the parts")
     add("--fresh", action="store_true", help="start over instead of continuing")
     _against_flag(run)
     add("--json", action="store_true", help="print the summary as JSON; messages go to standard error")
@@ -327,6 +330,7 @@ def _run(flags: argparse.Namespace) -> None:
     from bench.execution.context import RunContext
     from bench.planning import config
     from bench.planning.catalog import Catalog
+    from bench.planning.tasks import WHOLE, Shard
     from bench.storage import run_folder
     from bench.storage.database import translate_errors
 
@@ -343,7 +347,8 @@ def _run(flags: argparse.Namespace) -> None:
         return
     folder = _run_folder(run_config, flags)
     console = terminal(flags.json)
-    context = RunContext(folder, catalog, flags.jobs, console, flags.command, flags.scheduler, flags.fresh)
+    shard = Shard.parse(flags.shard) if flags.shard else WHOLE
+    context = RunContext(folder, catalog, flags.jobs, console, flags.command, flags.scheduler, shard, flags.fresh)
     with translate_errors(folder / run_folder.DATABASE_NAME):
         run.run(run_config, context).close()
     write_report(folder, catalog, console, flags.json, flags.against)

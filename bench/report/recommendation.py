@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bench.evaluation.aggregate import all_angles
+from bench.evaluation.aggregate import all_angles, of_one_machine
 from bench.report import style
 from bench.report.ranking import MIN_PROBLEMS, Errors, Ranking, by_recall
 from common.devices import CPU
@@ -96,7 +96,8 @@ def recommend(rows: Iterable[Mapping[Any, Any]], errors: Errors, timing: pd.Data
 
 
 def alone(timing: pd.DataFrame, column: str) -> dict[tuple[str, int], float]:
-    """Return a column of `aggregate.timing` in ms of methods timed alone, by method and number of points."""
+    """Return a column of `aggregate.timing` in ms of methods timed alone on one machine, by method and number of points."""
+    timing = of_one_machine(timing)
     measured = (timing["phase"] == "timing") & timing[column].notna()
     whole = timing[measured & all_angles(timing)]
     return {

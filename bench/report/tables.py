@@ -293,17 +293,19 @@ def timing_table(timing: pd.DataFrame) -> Table:
     """Build the table of times over all angles by method and number of points."""
     whole = timing[all_angles(timing)]
     extra = {name: head for name, head in OPTIONAL_TIMING_COLUMNS.items() if whole[name].notna().any()}
+    several = whole["machine"].nunique() > 1
     rows = [
         [TableCell(str(r["method"])), count(r["points"]), TableCell(str(r["device"])), count(r["threads"])]
         + [TableCell(r["status"] if r["ended"] == r["problems"] else f"{r['status']} ({r['problems'] - r['ended']} ×)")]
         + [num(r[name], 1) for name in ("time_ms_median", "time_ms_p95", "throughput_per_s", "peak_mb")]
         + [count(r["ended"])]
         + [num(r[name], 0 if name == "batch" else 1) for name in extra]
+        + [TableCell(str(r["machine"]))] * several
         for r in sorted(_records(whole), key=lambda row: (_method_order(row), row["points"]))
     ]
     heads = ["method", "points", "device", "threads", "status", "time median (ms)", "p95 (ms)"]
     heads += ["pairs/s, one at a time", "peak (MB)", "timed calls"]
-    return Table("Time for one pair", [*heads, *extra.values()], rows)
+    return Table("Time for one pair", [*heads, *extra.values(), *["machine"] * several], rows)
 
 
 OPTIONAL_TIMING_COLUMNS = {
