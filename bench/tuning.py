@@ -26,6 +26,7 @@ from bench.storage.outcome import Phase, Status
 from common import specs
 from common.errors import InputError, unknown
 from common.files import write_atomically
+from common.keys import check_seed
 from common.keys import rng as rng_of
 from datasets.base import NotEnoughPoints
 from datasets.conditions import condition
@@ -127,6 +128,7 @@ def run(request: TuneRequest, console: Console) -> Path:
     Raises:
         InputError: the request is invalid, or the method cannot be tuned.
     """
+    check_seed(request.seed)
     space, stages = search_space(request), search_stages(request.budget)
     candidates = draw_candidates(request, space, stages[0][0])
     problems = training_problems(request, held_out=False, count=stages[-1][1])
