@@ -27,6 +27,7 @@ from common import specs
 from common.devices import CPU
 from common.errors import InputError, unknown
 from common.files import write_atomically
+from common.keys import check_seed
 from common.keys import rng as rng_of
 from datasets.base import NotEnoughPoints
 from datasets.conditions import condition
@@ -130,6 +131,7 @@ def run(request: TuneRequest, console: Console) -> Path:
     Raises:
         InputError: the request is invalid, or the method cannot be tuned.
     """
+    check_seed(request.seed)
     space, stages = search_space(request), search_stages(request.budget)
     candidates = draw_candidates(request, space, stages[0][0])
     problems = training_problems(request, held_out=False, count=stages[-1][1])

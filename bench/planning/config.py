@@ -15,7 +15,7 @@ from bench.isolation.protocol import Limits
 from bench.planning.catalog import Catalog
 from common import devices, specs
 from common.errors import InputError, unknown
-from common.keys import digest
+from common.keys import check_seed, digest
 from common.kinds import DataKind, data_kind
 from common.text import join_names
 from datasets.conditions import REAL, ConditionSpec
@@ -25,6 +25,8 @@ from methods.core.registry import MethodSpec
 
 PRESETS = Path(__file__).parent / "presets"
 RECALL_THRESHOLD = 0.2
+MAX_COUNT = 10_000_000
+"""Maximum of everything that is counted, such as problems and points, and of limits in seconds and GB."""
 ORACLE = "oracle"
 """Name of the control whose poses are the ground truth. It is no method: the run itself stores its outcomes."""
 
@@ -90,13 +92,13 @@ class RunConfig:
     gpu: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._check(self.problems >= 1, "--problems", "be at least 1")
-        for name in ("threads", "repeats", "batch"):
-            self._check(getattr(self, name) >= 1, f"--{name}", "be at least 1")
-        self._check(-(2**63) <= self.seed < 2**63, "--seed", "fit into 64 bits: -2^63 to 2^63 - 1")
-        self._check(self.timeout > 0, "--timeout", "be above 0 seconds")
-        self._check(self.memory_limit_gb > 0, "--memory-limit", "be above 0 GB")
-        self._check(all(n >= 1 for n in self.points), "--points", "be at least 1")
+        for name in ("problems", "threads", "repeats", "batch"):
+            self._check(1 <= getattr(self, name) <= MAX_COUNT, f"--{name}", f"be 1 to {MAX_COUNT}")
+        check_seed(self.seed)
+        self._check(0 < self.timeout <= MAX_COUNT, "--timeout", f"be above 0 and at most {MAX_COUNT} seconds")
+        self._check(0 < self.memory_limit_gb <= MAX_COUNT, "--memory-limit", f"be above 0 and at most {MAX_COUNT} GB")
+        self._check(all(1 <= n <= MAX_COUNT for n in self.points), "--points", f"be 1 to {MAX_COUNT}")
+        self._check(0 <= self.timing_rounds <= MAX_COUNT, "--timing-rounds", f"be 0 to {MAX_COUNT}")
         rising = all(a < b for a, b in zip(self.angles, self.angles[1:], strict=False))
         inside = len(self.angles) >= 2 and self.angles[0] >= 0 and self.angles[-1] <= 180
         self._check(rising and inside, "--angles", "rise within 0 to 180 degrees, two edges at least")
@@ -187,6 +189,8 @@ def from_flags(flags: argparse.Namespace, catalog: Catalog) -> RunConfig:
     points = _numbers(flags.points, int, "--points") or preset["points"]
     time_at_points = flags.points and "points" not in overrides.get("timing", {})
     datasets = tuple(catalog.data.spec(text) for text in specs.split_list(flags.datasets or preset["datasets"]))
+    if not datasets:
+        raise InputError("--datasets: is empty; give names of data sets")
     if flags.skip_bad:
         datasets = tuple(dataset.skipping_bad() for dataset in datasets)
     config = RunConfig(
@@ -292,6 +296,8 @@ def _conditions(
         kinds = set(pairs.values())
         return tuple(c for c in map(ConditionSpec.parse, dict.fromkeys([*preset, REAL])) if c.value.real in kinds)
     chosen = tuple(ConditionSpec.parse(text) for text in specs.split_list(given))
+    if not chosen:
+        raise InputError("--conditions: is empty; give names of conditions")
     for text, real in ((c.text, c.value.real) for c in chosen):
         if real not in pairs.values():
             objects_only = f"is for objects; real pairs have one condition, {REAL}"
@@ -328,7 +334,11 @@ def _int_if_whole(value: float) -> float:
 
 
 def _numbers(values: list[str] | None, kind: type, flag: str) -> list[Any]:
-    try:
-        return [kind(v) for v in specs.split_list(values or [])]
-    except ValueError as error:
-        raise InputError(f"{flag}: {error}") from None
+    numbers = []
+    for text in specs.split_list(values or []):
+        try:
+            numbers.append(kind(text))
+        except ValueError:
+            name = "whole number" if kind is int else "number"
+            raise InputError(f"{flag}: {text!a} is not a {name}; give one or several") from None
+    return numbers

@@ -1,4 +1,4 @@
-"""Write the report of a run: figures, tables as Markdown, LaTeX and CSV, and a self-contained HTML page."""
+"""Write the report of a run: figures, tables as Markdown, LaTeX and CSV, and an HTML page that contains all charts and tables."""
 
 from __future__ import annotations
 
@@ -52,6 +52,7 @@ class Options:
         width: width of figures in inches.
         sheet: matplotlib style file for figures.
         coloured: whether LaTeX tables have colours.
+        run: name of the run, for commands that the page shows; "RUN" if there are several.
         protocol: name of the protocol whose published rows are shown (see `published`); None for none.
     """
 
@@ -63,6 +64,7 @@ class Options:
     sheet: Path | None = None
     coloured: bool = False
     protocol: str | None = None
+    run: str = "RUN"
 
 
 def begin_report(
@@ -227,7 +229,7 @@ class _Report:
 
     @cached_property
     def _worst(self) -> dict[str, Any]:
-        return worst_pairs(self.loaded, self.frames["trials"], self.criterion, self.replay)
+        return worst_pairs(self.loaded, self.frames["trials"], self.criterion, self.replay, self.options.run)
 
     def _group_of(self, job: jobs.FigureJob) -> GroupKey | None:
         """Return the group of a figure; None if it shows several."""

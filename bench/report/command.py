@@ -156,7 +156,8 @@ def write(request: ReportRequest, console: Console) -> None:
     run_folder.check_report_folder(reports)
     csvs = request.folders[0] if request.plain else reports / "csv"
     sheet = _checked_sheet(request.sheet)
-    look = WIDTHS[request.width], sheet, request.coloured, protocol
+    name = request.folders[0].resolve().name if len(request.folders) == 1 else "RUN"
+    look = WIDTHS[request.width], sheet, request.coloured, protocol, name
     finish = begin_report(loaded, frames, replay, Options(criterion, request.against == PAPER, csvs, reports, *look))
     aggregate.write_csvs(frames, csvs)
     if request.plain:

@@ -10,6 +10,7 @@ from typing import Any
 
 from common.devices import resolve_flag
 from common.errors import InputError
+from common.keys import check_seed
 from methods.learned.weights import WEIGHTS_FOLDER
 
 
@@ -119,6 +120,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
     for name in ("steps", "batch", "lr", "validate_every", "threads"):
         if getattr(settings, name) <= 0:
             raise InputError(f"--{name.replace('_', '-')} {getattr(settings, name)}: must be above 0")
+    check_seed(settings.seed)
     if min(settings.points) <= 0:
         raise InputError(f"--points {min(settings.points)}: must be above 0")
     return settings
