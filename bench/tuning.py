@@ -24,8 +24,10 @@ from bench.planning.catalog import Catalog
 from bench.planning.tasks import domain_of
 from bench.storage.outcome import Phase, Status
 from common import specs
+from common.devices import CPU
 from common.errors import InputError, unknown
 from common.files import write_atomically
+from common.keys import check_seed
 from common.keys import rng as rng_of
 from datasets.base import NotEnoughPoints
 from datasets.conditions import condition
@@ -66,6 +68,7 @@ class TuneRequest:
         name: name of the settings.
         catalog: registries of methods and data sets.
         command: command line, stored with the settings.
+        device: that the method may use, as resolved by `common.devices`.
     """
 
     method: str
@@ -78,6 +81,7 @@ class TuneRequest:
     name: str
     catalog: Catalog
     command: str
+    device: str = CPU
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,7 @@ def run(request: TuneRequest, console: Console) -> Path:
     Raises:
         InputError: the request is invalid, or the method cannot be tuned.
     """
+    check_seed(request.seed)
     space, stages = search_space(request), search_stages(request.budget)
     candidates = draw_candidates(request, space, stages[0][0])
     problems = training_problems(request, held_out=False, count=stages[-1][1])
@@ -270,7 +275,8 @@ def start_method(request: TuneRequest) -> MethodProcess:
     """
     dataset = request.catalog.data.spec(request.dataset).objects()
     domain = domain_of(dataset, condition(request.condition))
-    setup = MethodSetup(request.catalog.methods.spec(request.method), domain, seed=request.seed, kind=dataset.kind)
+    method = request.catalog.methods.spec(request.method)
+    setup = MethodSetup(method, domain, method.device_on(request.device), seed=request.seed, kind=dataset.kind)
     process = MethodProcess(setup, Limits(request.timeout, MEMORY_GB))
     ready = process.start()
     if ready.status != Status.OK:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common import portable
+from common.errors import InputError
 
 KeyPart = str | int | float | bool | None
 
@@ -57,6 +58,16 @@ def seed_of(*key: KeyPart) -> int:
     235257336830015661
     """
     return int(digest(*key)[:16], 16) >> 1
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a seed that does not fit into 64 bits, the size of whole numbers in the results database.
+
+    Raises:
+        InputError: it does not fit.
+    """
+    if not -(2**63) <= seed < 2**63:
+        raise InputError("--seed: must fit into 64 bits: -2^63 to 2^63 - 1")
 
 
 def rng(*key: KeyPart) -> Random:

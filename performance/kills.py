@@ -3,9 +3,8 @@
     python -m performance.kills [TIMES]
 
 Each time the driver, one of its workers, or the method's process is killed with SIGKILL, or the driver with SIGTERM,
-after a random delay; then the
-same command is repeated until it succeeds. Print how many of the final `trials.csv` equal the uninterrupted one except
-for time and memory.
+after a random delay; then the same command is repeated until it succeeds. Print how many of the final `trials.csv` equal
+the uninterrupted one except for time and memory, and how long processes of a run lived after the end of its driver.
 """
 
 from __future__ import annotations
@@ -32,13 +31,17 @@ WITHOUT_REPORT = (
 """The normal command line without figures and HTML page, which take longer than everything else."""
 ASKED = "--methods lottery slow[seconds=0.02] --datasets blobs --conditions noisy --points 60 --problems 60"
 TIMES = ["time_ms", "peak_mb"]
+MARK = "KILLS_OF_A_RUN"
+"""Environment variable by which the processes of a run are found after its driver has ended."""
+LIVED_LIMIT_S = 5.0
+"""How long processes of a run may live after its driver."""
 COMMAND = [sys.executable, "-c", WITHOUT_REPORT, *ASKED.split(), "--timing-rounds", "0", "--plugins", str(PLUGINS)]
 
 
 def start(folder: Path, name: str) -> subprocess.Popen[bytes]:
     """Start the run as a user would, on two processes."""
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    env = os.environ | {"PYTHONPATH": str(ROOT), MARK: name}
     return subprocess.Popen([*COMMAND, "--jobs", "2", "--out", name], cwd=folder, env=env, **quiet)
 
 
@@ -58,6 +61,24 @@ def strike(process: subprocess.Popen[bytes], whom: str) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
+def alive(name: str) -> list[int]:
+    """Return the processes of a run, by the mark in their environment; not those that only wait to be reaped."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(MARK) == name and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.pid)
+    return found
+
+
+def outlived_s(name: str) -> float:
+    """Wait until no process of a run lives; return the seconds that took, at most `LIVED_LIMIT_S` and a little."""
+    begun = time.monotonic()
+    while alive(name) and time.monotonic() - begun < LIVED_LIMIT_S:
+        time.sleep(0.1)
+    return time.monotonic() - begun
+
+
 def trials(folder: Path, name: str) -> str:
     """Return the trials of a run without the columns that may differ."""
     table = pd.read_csv(folder / "results" / name / "trials.csv").drop(columns=TIMES)
@@ -68,6 +89,7 @@ def main(times: int) -> None:
     """Print the number of equal results, and every difference."""
     random.seed(0)
     equal = struck = 0
+    lived: list[float] = []
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         begun = time.monotonic()
@@ -80,13 +102,23 @@ def main(times: int) -> None:
             struck += process.poll() is None
             strike(process, whom)
             process.wait()
+            lived.append(outlived_s(f"r{number}"))
             while start(folder, f"r{number}").wait():
-                pass
+                lived.append(outlived_s(f"r{number}"))
+            lived.append(outlived_s(f"r{number}"))
             same = trials(folder, f"r{number}") == expected
             equal += same
             each = (time.monotonic() - begun) / (number + 2)
-            print(f"{number + 1:4} {whom:7} {'equal' if same else 'DIFFERENT'}  {each:.1f} s each", flush=True)
+            print(
+                f"{number + 1:4} {whom:7} {'equal' if same else 'DIFFERENT'}  {each:.1f} s each  "
+                f"processes lived up to {max(lived):.1f} s longer",
+                flush=True,
+            )
     print(f"{equal} of {times} equal; {struck} were killed while running; an uninterrupted run takes {span:.1f} s")
+    late = sum(seconds >= LIVED_LIMIT_S for seconds in lived)
+    print(
+        f"after {len(lived)} ends, processes lived up to {max(lived):.1f} s longer; {late} ends beyond {LIVED_LIMIT_S:g} s"
+    )
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def time_alone(db: sqlite3.Connection) -> None:
     rows = db.execute("SELECT problem FROM problems WHERE condition = ? LIMIT 12", (CONDITIONS[0],)).fetchall()
     columns = "method, problem, repeat, kind, dataset, condition, points, seed, status, pose, time_ms, peak_mb, device, threads"
     db.executemany(
-        f"INSERT INTO outcomes SELECT 'timing', {columns}, message, stages, notes, batch, gpu_memory_mb "
+        f"INSERT INTO outcomes SELECT 'timing', {columns}, message, stages, notes, batch, gpu_memory_mb, machine "
         "FROM outcomes WHERE problem = ?",
         rows,
     )

@@ -16,6 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from bench.cli.commands import DATA_HELP, KIND_HELP, PLUGINS_HELP, absolute, add_commands, terminal
+from bench.cli.sharing import add_sharing_commands
+from common.devices import CPU, resolve_flag
+from common.devices import HELP as DEVICE_HELP
 from common.errors import InputError, storage_error, unknown
 
 if TYPE_CHECKING:
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 MAX_DATASET_CHARACTERS = 60
 """Maximum length of the data sets' part in the default name of a run."""
+MAX_JOBS = 1024
+"""Maximum number of worker processes."""
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
 SKIP_BAD_HELP = "leave out files that cannot be read, instead of stopping"
@@ -39,12 +44,14 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         self.flags: list[str] = []  # first, since the base class adds --help
+        self.actions: list[argparse.Action] = []
         super().__init__(**options)
 
     def add_argument(self, *names: str, **options: Any) -> argparse.Action:  # type: ignore[override]
         """Add an argument as the base class does, and keep the names of flags."""
         self.flags += [name for name in names if name.startswith("--")]
-        return super().add_argument(*names, **options)
+        self.actions.append(super().add_argument(*names, **options))
+        return self.actions[-1]
 
     def error(self, message: str) -> NoReturn:
         """Raise an `InputError` with argparse's message."""
@@ -69,7 +76,7 @@ def _main(argv: list[str] | None) -> int:
         flags = parser.parse_args(typed)
         flags.command = _command_text(arguments)
         if getattr(flags, "config", None):
-            flags = _with_config(parser, typed, flags)
+            flags = _with_config(parser, commands[typed[0]], typed, flags)
         return int(flags.handler(flags) or 0)
     except InputError as error:
         print(f"bench.py: {error}", file=sys.stderr)
@@ -134,18 +141,35 @@ def _with_command(arguments: list[str], commands: Mapping[str, Parser]) -> list[
     return typed
 
 
-def _with_config(parser: argparse.ArgumentParser, typed: list[str], flags: argparse.Namespace) -> argparse.Namespace:
+def _with_config(parser: Parser, command: Parser, typed: list[str], flags: argparse.Namespace) -> argparse.Namespace:
     """Return the flags of the configuration file, overridden by those of the command line."""
     from bench.planning import config_file
 
     content = config_file.read(flags.config)
-    known = {name.replace("_", "-") for name in vars(flags).keys() - NOT_IN_CONFIG}
+    known = {
+        name[2:]: _type_of(action)
+        for action in command.actions
+        for name in action.option_strings
+        if action.dest in vars(flags).keys() - NOT_IN_CONFIG
+    }
     try:
         merged = parser.parse_args([typed[0], *content.arguments(known), *typed[1:]])
     except InputError as error:  # the command line was parsed before without error, so the file is wrong
         raise InputError(str(error) if "config" in str(error) else f"--config {flags.config}: {error}") from error
     merged.command, merged.overrides = flags.command, content.tables
     return merged
+
+
+def _type_of(action: argparse.Action) -> str:
+    """Return the type that the value of a flag has in a configuration file."""
+    from bench.planning import config_file
+
+    if action.nargs == 0:
+        return config_file.SWITCH
+    if action.nargs == "+":
+        return {"points": config_file.INTEGERS, "angles": config_file.NUMBERS}.get(action.dest, config_file.TEXTS)
+    types: dict[Any, str] = {int: config_file.INTEGER, float: config_file.NUMBER}
+    return types.get(action.type, config_file.TEXT)
 
 
 def _command_text(arguments: list[str]) -> str:
@@ -193,6 +217,7 @@ def _parser(train: bool) -> tuple[Parser, Mapping[str, Parser]]:
     data.add_argument("--plugins", type=absolute, help=PLUGINS_HELP)
     data.add_argument("--skip-bad", action="store_true", help=SKIP_BAD_HELP)
     data.set_defaults(handler=_data)
+    add_sharing_commands(commands)
     add_commands(commands)
     training = commands.add_parser("train", help="train a learned method")
     if train:
@@ -240,7 +265,7 @@ def _run_flags(run: argparse.ArgumentParser) -> None:
     add("--backend", default="loky", choices=["loky", "dask"], help="local processes or a Dask cluster")
     add("--scheduler", default="", metavar="ADDRESS", help="address of the Dask scheduler, such as tcp://10.0.0.1:8786")
     add("--threads", type=int, default=1, help="maximum threads per method")
-    add("--device", default="cpu", help="device of learned methods: cpu or cuda")
+    add("--device", type=resolve_flag, default=CPU, metavar="D", help=DEVICE_HELP)
     add("--kind", metavar="K", help=f"{KIND_HELP}; default: that of each data set")
     add(
         "--repeats",
@@ -252,6 +277,7 @@ def _run_flags(run: argparse.ArgumentParser) -> None:
     add("--batch", type=int, default=1, metavar="B", help="pairs per call of methods that support batches, such as 32")
     add("--timeout", type=float, metavar="S", help="maximum seconds per pair")
     add("--memory-limit", type=float, metavar="GB", help="maximum memory per pair")
+    add("--shard", metavar="K/N", help="do part K of N of the run, such as 3/20; merge joins the parts")
     add("--fresh", action="store_true", help="start over instead of continuing")
     _against_flag(run)
     add("--json", action="store_true", help="print the summary as JSON; messages go to standard error")
@@ -325,6 +351,7 @@ def _run(flags: argparse.Namespace) -> None:
     from bench.execution.context import RunContext
     from bench.planning import config
     from bench.planning.catalog import Catalog
+    from bench.planning.tasks import WHOLE, Shard
     from bench.storage import run_folder
     from bench.storage.database import translate_errors
 
@@ -332,8 +359,8 @@ def _run(flags: argparse.Namespace) -> None:
     run_config = config.from_flags(flags, catalog)
     if not "".join(flags.methods).strip(" ,"):
         raise InputError("--methods: is empty; give names, or all")
-    if flags.jobs < 1:
-        raise InputError("--jobs: must be at least 1")
+    if not 1 <= flags.jobs <= MAX_JOBS:
+        raise InputError(f"--jobs: must be 1 to {MAX_JOBS}")
     if (flags.backend == "dask") != bool(flags.scheduler):
         raise InputError("--backend dask and --scheduler tcp://HOST:PORT go together; give both")
     if flags.dry_run:
@@ -341,7 +368,8 @@ def _run(flags: argparse.Namespace) -> None:
         return
     folder = _run_folder(run_config, flags)
     console = terminal(flags.json)
-    context = RunContext(folder, catalog, flags.jobs, console, flags.command, flags.scheduler, flags.fresh)
+    shard = Shard.parse(flags.shard) if flags.shard else WHOLE
+    context = RunContext(folder, catalog, flags.jobs, console, flags.command, flags.scheduler, shard, flags.fresh)
     with translate_errors(folder / run_folder.DATABASE_NAME):
         run.run(run_config, context).close()
     write_report(folder, catalog, console, flags.json, flags.against)
@@ -436,7 +464,9 @@ def _compare(flags: argparse.Namespace) -> int:
 def _verify(flags: argparse.Namespace) -> int:
     from bench.planning.catalog import Catalog
     from bench.report import command, verify
+    from common.keys import check_seed
 
+    check_seed(flags.seed or 0)
     catalog = Catalog.of(flags.data, flags.plugins)
     request = verify.VerifyRequest(command.folder_of(flags.run), catalog, flags.budget, flags.seed)
     return int(not verify.run(request, terminal(), flags.json))

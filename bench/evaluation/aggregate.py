@@ -49,6 +49,7 @@ TRIALS = [
     "symmetry",
     "batch",
     "gpu_memory_mb",
+    "machine",
 ]
 POSES = [
     *KEY_COLUMNS,
@@ -63,7 +64,7 @@ POSES = [
     "kind",
     "notes",
 ]
-POSES += ["batch", "gpu_memory_mb"]
+POSES += ["batch", "gpu_memory_mb", "machine"]
 
 
 def trials(loaded: RunData) -> pd.DataFrame:
@@ -76,10 +77,8 @@ def trials(loaded: RunData) -> pd.DataFrame:
         ValueError: an outcome that was run has no problem.
     """
     accuracy = np.flatnonzero(loaded.outcomes["phase"] == "accuracy")
-    frame = loaded.outcomes[["kind", *KEY_COLUMNS, "status", "time_ms", "peak_mb", "batch", "gpu_memory_mb"]].take(
-        accuracy
-    )
-    frame = frame.reset_index(drop=True)
+    names = ["kind", *KEY_COLUMNS, "status", "time_ms", "peak_mb", "batch", "gpu_memory_mb", "machine"]
+    frame = loaded.outcomes[names].take(accuracy).reset_index(drop=True)
     row = _rows_of(loaded.problems, frame)
     poses = loaded.outcomes[POSE_COLUMNS].to_numpy()[accuracy].reshape(-1, 4, 4)
     claimed = (frame["status"] == "ok").to_numpy()
@@ -148,6 +147,7 @@ def summary(trials: pd.DataFrame, criterion: Convention) -> pd.DataFrame:
     bootstraps otherwise), or over objects if an object has several problems; see `statistics`. The mean has no interval below
     ten objects. Medians are over all problems that were run, so they are infinite where half or more failed.
     The spread over seeds has separate columns. The time of a batch is divided by its pairs; `batch` is the largest size.
+    Times are empty where several machines measured them.
     """
     import pandas as pd
 
@@ -197,7 +197,8 @@ def _summarize(group: pd.DataFrame, criterion: Convention, key: tuple[Any, ...])
     (means, objects), (medians, all_objects) = _over_repeats(answered, m), _over_repeats(evaluated, m, "median")
     low, high = statistics.bootstrap_mean(means.to_numpy(), *map(str, key), cluster=objects)
     median = statistics.bootstrap_median(medians.to_numpy(), all_objects)
-    times = evaluated.loc[evaluated["status"].isin(ENDED), "time_ms"].dropna()
+    ended = evaluated[evaluated["status"].isin(ENDED)]
+    times = ended["time_ms"].dropna() if _is_one_machine(ended["machine"]) else ended["time_ms"].iloc[:0]
     seed, problem = statistics.spread(answered["problem"].cat.codes.to_numpy(), errors)
     return (
         {"problems": len(evaluated), "answered": len(answered), f"{m}_mean_answered": means.mean()}
@@ -217,6 +218,11 @@ def _summarize(group: pd.DataFrame, criterion: Convention, key: tuple[Any, ...])
         | _recall(evaluated["as_good"], evaluated, "recall_as_good")
         | _ceiling(evaluated)
     )
+
+
+def _is_one_machine(machines: pd.Series[Any]) -> bool:
+    """Return whether times come from one machine as far as is known: earlier versions did not store it."""
+    return len(set(machines.unique()) - {""}) <= 1
 
 
 def _over_repeats(rows: pd.DataFrame, column: str, how: str = "mean") -> tuple[pd.Series[float], NDArray[np.intp]]:
@@ -288,10 +294,14 @@ def _binned(frame: pd.DataFrame, edges: Sequence[float], by: str = "angle_deg", 
 
 
 def _aggregate(trials: pd.DataFrame, by: list[str], criterion: Convention, times: bool = False) -> pd.DataFrame:
-    """Return counts, means and recall per group and `by`; optionally median times."""
+    """Return counts, means and recall per group and `by`; optionally median times, where one machine measured them."""
     ok, m = trials["status"] == "ok", criterion.metric
+    several = trials.groupby(GROUP_COLUMNS, observed=True)["machine"].transform(
+        lambda group: not _is_one_machine(group)
+    )
+    measured = trials["status"].isin(ENDED) & ~several.astype(bool)
     work = trials[[*GROUP_COLUMNS, *by, m, "success"]].assign(
-        ok=ok, answered_error=trials[m].where(ok), time_ms=trials["time_ms"].where(trials["status"].isin(ENDED))
+        ok=ok, answered_error=trials[m].where(ok), time_ms=trials["time_ms"].where(measured)
     )
     groups = work[trials["status"] != "skipped"].groupby([*GROUP_COLUMNS, *by], sort=True, observed=True)
     columns = {
@@ -329,11 +339,12 @@ def timed(loaded: RunData) -> pd.DataFrame:
     return kept.assign(angle_deg=_take_column(loaded.problems["angle_deg"], _rows_of(loaded.problems, kept)))
 
 
-TIMED = ["time_ms", "peak_mb", "device", "threads", "phase", "kind", "batch", "gpu_memory_mb"]
+TIMED = ["time_ms", "peak_mb", "device", "threads", "phase", "kind", "batch", "gpu_memory_mb", "machine"]
+_TIMING_KEY = ["method", "points", "angle_low", "angle_high", "device", "threads", "machine"]
 
 
 def timing(timed: pd.DataFrame, edges: Sequence[float]) -> pd.DataFrame:
-    """Return one row per method, number of points, device, threads and angle bin, and one over all bins (0 to 180).
+    """Return one row per method, number of points, device, threads, machine and angle bin, and one over all bins (0 to 180).
 
     Times and memory are of calls with one pair that returned (`ok`, `no_solution`, `invalid`); `ended` counts them. The
     status is `ok` if all returned, else the most frequent failure. `throughput_per_s` is 1 / median time of one pair.
@@ -346,7 +357,7 @@ def timing(timed: pd.DataFrame, edges: Sequence[float]) -> pd.DataFrame:
     whole = timed.assign(angle_low=0.0, angle_high=180.0)
     partial = binned[~all_angles(binned)]
     work = _split_batches(pd.concat([partial, whole]) if len(partial) else whole)
-    groups = work.groupby(TIMING[:6], sort=True, observed=True)
+    groups = work.groupby(_TIMING_KEY, sort=True, observed=True)
     table = groups.agg(
         time_ms_median=("time", "median"),
         peak_mb=("memory", "max"),
@@ -362,9 +373,9 @@ def timing(timed: pd.DataFrame, edges: Sequence[float]) -> pd.DataFrame:
     table["time_ms_p95"] = groups["time"].quantile(0.95)
     table["throughput_per_s"] = 1000 / table["time_ms_median"].where(table["time_ms_median"] > 0)
     table["pairs_per_s"] = 1000 / table["time_per_pair"].where(table["time_per_pair"] > 0)
-    failures = work.groupby([*TIMING[:6], "failure"], observed=True).size().reset_index(name="n")
-    worst = failures.sort_values("n", ascending=False, kind="stable").drop_duplicates(TIMING[:6])
-    names = worst.set_index(TIMING[:6])["failure"].astype(object).reindex(table.index)
+    failures = work.groupby([*_TIMING_KEY, "failure"], observed=True).size().reset_index(name="n")
+    worst = failures.sort_values("n", ascending=False, kind="stable").drop_duplicates(_TIMING_KEY)
+    names = worst.set_index(_TIMING_KEY)["failure"].astype(object).reindex(table.index)
     return table.assign(status=names.where(names.notna(), "ok")).reset_index()[TIMING]
 
 
@@ -372,7 +383,7 @@ def _split_batches(timed: pd.DataFrame) -> pd.DataFrame:
     """Add columns of single-pair calls (alone, ended, time, memory, gpu, failure) and of batches (batch, time_per_pair)."""
     alone, ended = timed["batch"] == 1, timed["status"].isin(ENDED)
     size = timed["batch"].where(~alone)
-    largest = timed.assign(size=size).groupby(TIMING[:6], observed=True)["size"].transform("max")
+    largest = timed.assign(size=size).groupby(_TIMING_KEY, observed=True)["size"].transform("max")
     return timed.assign(
         alone=alone,
         ended=ended & alone,
@@ -386,14 +397,28 @@ def _split_batches(timed: pd.DataFrame) -> pd.DataFrame:
 
 
 def stages(stages: pd.DataFrame) -> pd.DataFrame:
-    """Return the median milliseconds of each stage per method and number of points, over the calls that reached it."""
-    medians = stages.groupby(["method", "points", "stage"], sort=True, observed=True)["time_ms"].agg(["median", "size"])
-    return medians.rename(columns={"median": "time_ms_median", "size": "calls"}).reset_index()
+    """Return the median milliseconds of each stage per method, number of points and machine, over the calls that reached it."""
+    keys = ["method", "points", "stage", "machine"]
+    medians = stages.groupby(keys, sort=True, observed=True)["time_ms"].agg(["median", "size"]).reset_index()
+    return medians.rename(columns={"median": "time_ms_median", "size": "calls"})[
+        ["method", "points", "stage", "time_ms_median", "calls", "machine"]
+    ]
 
 
 TIMING = ["method", "points", "angle_low", "angle_high", "device", "threads", "status", "time_ms_median", "time_ms_p95"]
 TIMING += ["throughput_per_s", "peak_mb", "problems", "ended", "phase", "kind", "time_ms_mean"]
-TIMING += ["batch", "pairs_per_s", "gpu_memory_mb"]
+TIMING += ["batch", "pairs_per_s", "gpu_memory_mb", "machine"]
+
+
+def of_one_machine(timing: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of `timing` of the machine that timed most methods: times of several machines are not comparable.
+
+    Tables written by earlier versions have no machine and are returned as they are.
+    """
+    if "machine" not in timing or not len(timing):
+        return timing
+    methods = timing.groupby("machine", observed=True)["method"].nunique()
+    return timing[timing["machine"] == methods.index[int(np.argmax(methods.to_numpy()))]]
 
 
 def all_angles(timing: pd.DataFrame) -> pd.Series[bool]:

@@ -30,7 +30,7 @@ KEY_COLUMNS = [*GROUP_COLUMNS, "problem", "repeat", "seed"]
 
 _TAGS = ["problem", "dataset", "condition", "points", "object", "category", "angle_deg", "translation", "overlap"]
 _TAGS += ["symmetry", "digest"]
-_TEXTS = ["phase", "method", "problem", "kind", "dataset", "condition", "status", "device", "message"]
+_TEXTS = ["phase", "method", "problem", "kind", "dataset", "condition", "status", "device", "machine", "message"]
 _COUNTS = ["repeat", "points", "seed", "threads", "batch"]
 _MEASURED = ["time_ms", "peak_mb", "gpu_memory_mb"]
 _CHUNK = 1_000  # rows read at once: larger chunks leave the processor's cache and are slower
@@ -48,8 +48,8 @@ class RunData:
         information: (6, 6) matrix of `gt.info` by row of the problem, for problems that have one.
         outcomes: one row per outcome, sorted by key and phase: `KEY_COLUMNS`, phase, kind, status, the pose in the 16 columns
             `POSE_COLUMNS` (row-major, NaN without a pose), time_ms, peak_mb, gpu_memory_mb, device, threads, batch,
-            message, notes (JSON). All text columns except notes are categories in alphabetical order.
-        stages: one row per stage of a timed outcome, without batches: method, points, stage, time_ms.
+            machine, message, notes (JSON). All text columns except notes are categories in alphabetical order.
+        stages: one row per stage of a timed outcome, without batches: method, points, machine, stage, time_ms.
         run: content of `run.json`.
     """
 
@@ -150,6 +150,7 @@ _REPEATED = [
     "device",
     "threads",
     "batch",
+    "machine",
     "message",
 ]
 _SEPARATOR = "\x1f"
@@ -235,20 +236,23 @@ def _stages(record: Path) -> pd.DataFrame:
     import orjson
     import pandas as pd
 
-    methods, names = _TextEncoder(), _TextEncoder()
-    parts: list[tuple[NDArray[Any], ...]] = [tuple(np.zeros(0, dtype=np.int32) for _ in range(4))]
-    query = f"SELECT method, points, stages FROM outcomes WHERE phase = ({TIMED}) AND batch = 1 AND stages != '{{}}'"
-    for methods_of_rows, points, texts in _chunks(record, query):
+    methods, machines, names = _TextEncoder(), _TextEncoder(), _TextEncoder()
+    parts: list[tuple[NDArray[Any], ...]] = [tuple(np.zeros(0, dtype=np.int32) for _ in range(5))]
+    where = f"WHERE phase = ({TIMED}) AND batch = 1 AND stages != '{{}}'"
+    query = f"SELECT method, points, machine, stages FROM outcomes {where}"
+    for methods_of_rows, points, machines_of_rows, texts in _chunks(record, query):
         stages = orjson.loads("[" + ",".join(texts) + "]")
         times = np.fromiter(itertools.chain.from_iterable(map(dict.values, stages)), dtype=np.float64)
         calls = np.repeat(np.arange(len(stages)), np.fromiter(map(len, stages), dtype=np.int64))
         stage = names.encode(itertools.chain.from_iterable(stages))
-        parts.append((methods.encode(methods_of_rows)[calls], np.array(points)[calls], stage, times))
-    method, size, stage, ms = (np.concatenate(column) for column in zip(*parts, strict=True))
+        places = methods.encode(methods_of_rows), np.array(points), machines.encode(machines_of_rows)
+        parts.append((*(column[calls] for column in places), stage, times))
+    method, size, machine, stage, ms = (np.concatenate(column) for column in zip(*parts, strict=True))
     return pd.DataFrame(
         {
             "method": pd.Categorical.from_codes(method, pd.Index(methods.words, dtype=object)),
             "points": size.astype(np.int64),
+            "machine": pd.Categorical.from_codes(machine, pd.Index(machines.words, dtype=object)),
             "stage": pd.Categorical.from_codes(stage, pd.Index(names.words, dtype=object)),
             "time_ms": ms.astype(np.float64),
         }

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.planning.catalog import Catalog
+from bench.planning.tasks import WHOLE, Shard
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,6 +24,7 @@ class RunContext:
         console: terminal or log.
         command: the command line, for the record.
         scheduler: address of a Dask scheduler whose workers solve the accuracy problems; empty: processes of this machine.
+        shard: part of the run that is done here; only the first does the timing phase.
         fresh: whether to delete what an earlier run wrote to the folder, and to start over.
     """
 
@@ -32,4 +34,5 @@ class RunContext:
     console: Console
     command: str
     scheduler: str = ""
+    shard: Shard = WHOLE
     fresh: bool = False

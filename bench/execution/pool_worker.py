@@ -14,6 +14,7 @@ from bench.isolation import guard, interrupt
 from bench.isolation.process import MethodProcess
 from bench.isolation.protocol import Limits, MethodSetup, PairReply, Points, RegisterRequest, Reply
 from bench.planning.tasks import Task
+from bench.storage.environment import machine
 from bench.storage.outcome import Outcome, Phase, Status
 from bench.storage.pose import pose_fault, translation_fault
 from common.errors import InputError
@@ -142,6 +143,7 @@ def to_outcomes(setup: MethodSetup, problems: list[Problem], reply: Reply, phase
             stages={name: ms / n for name, ms in reply.stages.items()},
             notes=reply.notes,
             gpu_memory_mb=reply.gpu_memory_mb,
+            machine=machine(),
         )
         for problem, pair in zip(problems, validate_reply(reply, [(p.source, p.target) for p in problems]), strict=True)
     ]

@@ -15,6 +15,7 @@ from bench.isolation.process import MethodProcess
 from bench.isolation.protocol import Limits, MethodSetup, Reply
 from bench.planning.config import ORACLE, RECALL_THRESHOLD, RunConfig, differences
 from bench.planning.tasks import (
+    WHOLE,
     ProblemGroup,
     Task,
     batch_tasks,
@@ -25,8 +26,9 @@ from bench.planning.tasks import (
 )
 from bench.storage import run_folder
 from bench.storage.database import OutcomeBuffer, ResultsDatabase
-from bench.storage.environment import environment
+from bench.storage.environment import environment, machine, machine_facts
 from bench.storage.outcome import Outcome, Phase, Status
+from bench.storage.run_json import weights_of
 from common.errors import InputError
 from datasets.problems import problem_set_sha256
 
@@ -57,13 +59,15 @@ def run(config: RunConfig, context: RunContext) -> ResultsDatabase:
     replies = preflight(list(dict.fromkeys(setups)), config.call_limits, context.console)
     _refuse_other_weights(database, replies, context)
     facts = describe(config, context, groups, digests, replies)
+    facts["machines"] = (database.get("run") or {}).get("machines", {}) | {machine(): machine_facts()}
     database.put("run", facts | {"notes": _timing_notes(config, context) + notes})
     usable = {setup for setup, reply in replies.items() if reply.status == Status.OK}
     record_skipped(database, config, groups, replies)
     live = [group for group in groups if not group.skip]
     record_oracle(database, config, live)
     accuracy(database, config, live, usable, context)
-    TimingPhase(database, config, usable, context).run()
+    if context.shard.number == 1:
+        TimingPhase(database, config, usable, context).run()
     database.put("finished", time.strftime("%Y-%m-%dT%H:%M:%S%z"))
     return database
 
@@ -80,12 +84,20 @@ def open_database(config: RunConfig, context: RunContext) -> ResultsDatabase:
             f"{context.folder}: holds a run of another configuration{_describe_differences(database, config)}; "
             "give --fresh to replace it, or another --out"
         )
+    _refuse_other_shard(database, context)
     database.put("hash", config.hash)
     _refuse_other_code(database, config, context)
     if known:
         done = len(database.finished_keys(Phase.ACCURACY)) + len(database.finished_keys(Phase.TIMING))
         context.console.print(f"continuing: {done} outcomes exist already", highlight=False)
     return database
+
+
+def _refuse_other_shard(database: ResultsDatabase, context: RunContext) -> None:
+    """Refuse to continue one shard as another; the run without shards may continue any of them."""
+    stored = (database.get("run") or {}).get("shard")
+    if stored and context.shard != WHOLE and stored != str(context.shard):
+        raise InputError(f"{context.folder}: holds shard {stored}, not {context.shard}; give another --out")
 
 
 def _refuse_other_code(database: ResultsDatabase, config: RunConfig, context: RunContext) -> None:
@@ -108,14 +120,9 @@ def _refuse_other_weights(database: ResultsDatabase, replies: dict[MethodSetup, 
     """Refuse changed weights likewise, by the `sha256` that methods note when they are set up."""
     known, solved = (database.get("run") or {}).get("setup", {}), database.methods_with_outcomes()
     notes = _setup_notes({setup: reply for setup, reply in replies.items() if setup.method.text in solved})
-    changed = [name for name in notes if name in known and _weights(notes[name]) != _weights(known[name])]
+    changed = [name for name in notes if name in known and weights_of(notes[name]) != weights_of(known[name])]
     if changed:
         raise InputError(f"{context.folder}: the weights of {', '.join(changed)} {CHANGED}")
-
-
-def _weights(notes: dict[str, Any]) -> dict[str, Any]:
-    """Return the digests of files among the notes of a method, or of the parts of a chain."""
-    return {name: fact for name, fact in notes.items() if name.split()[-1] == "sha256"}
 
 
 def _setup_notes(replies: dict[MethodSetup, Reply]) -> dict[str, dict[str, Any]]:
@@ -232,7 +239,8 @@ def describe(
     """Return the facts of the run for `run.json`."""
     data_sets = dict.fromkeys([*config.datasets, *(name for grid in config.more for name in grid.datasets)])
     contents = {dataset.text: dataset.open().contents("test") for dataset in data_sets}
-    machine = {"threads": config.threads, "device": config.device, "jobs": context.jobs}
+    machine: dict[str, Any] = {"threads": config.threads, "device": config.device, "jobs": context.jobs}
+    machine |= {"gpu": dict(config.gpu)} if config.gpu else {}
     return {
         "command": context.command,
         "config": config.to_json() | {"threshold": RECALL_THRESHOLD, "angle_bins": list(config.angles)},
@@ -252,7 +260,7 @@ def describe(
         "setup": _setup_notes(replies),
         "unavailable": {s.method.text: r.message for s, r in replies.items() if r.status != Status.OK},
         "environment": environment() | machine,
-    }
+    } | ({"shard": str(context.shard)} if context.shard != WHOLE else {})
 
 
 def record_skipped(
@@ -294,7 +302,9 @@ def accuracy(
 
     def remaining() -> list[Task]:
         return [
-            task for task in make_tasks(config, groups, database.finished_keys(Phase.ACCURACY)) if task.setup in usable
+            task
+            for task in make_tasks(config, groups, database.finished_keys(Phase.ACCURACY), context.shard)
+            if task.setup in usable
         ]
 
     tasks, losses = remaining(), 0

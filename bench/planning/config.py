@@ -13,9 +13,9 @@ from typing import Any
 
 from bench.isolation.protocol import Limits
 from bench.planning.catalog import Catalog
-from common import specs
+from common import devices, specs
 from common.errors import InputError, unknown
-from common.keys import digest
+from common.keys import check_seed, digest
 from common.kinds import DataKind, data_kind
 from common.text import join_names
 from datasets.conditions import REAL, ConditionSpec
@@ -25,6 +25,8 @@ from methods.core.registry import MethodSpec
 
 PRESETS = Path(__file__).parent / "presets"
 RECALL_THRESHOLD = 0.2
+MAX_COUNT = 10_000_000
+"""Maximum of everything that is counted, such as problems and points, and of limits in seconds and GB."""
 ORACLE = "oracle"
 """Name of the control whose poses are the ground truth. It is no method: the run itself stores its outcomes."""
 
@@ -62,6 +64,7 @@ class RunConfig:
         more: grids in addition to `methods` x `datasets` x `conditions` x `points`.
         kind: kind of the data for which methods choose their settings; None for that of each data set.
         tuned: parameters of the methods with tuned settings: a settings file may change under the same name.
+        gpu: name, driver and CUDA version of the device if it is a GPU: outcomes of two GPUs are not mixed.
     """
 
     methods: tuple[MethodSpec, ...]
@@ -86,15 +89,16 @@ class RunConfig:
     more: tuple[ExtraGrid, ...] = ()
     kind: DataKind | None = None
     tuned: Mapping[str, Any] = field(default_factory=dict)
+    gpu: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._check(self.problems >= 1, "--problems", "be at least 1")
-        for name in ("threads", "repeats", "batch"):
-            self._check(getattr(self, name) >= 1, f"--{name}", "be at least 1")
-        self._check(-(2**63) <= self.seed < 2**63, "--seed", "fit into 64 bits: -2^63 to 2^63 - 1")
-        self._check(self.timeout > 0, "--timeout", "be above 0 seconds")
-        self._check(self.memory_limit_gb > 0, "--memory-limit", "be above 0 GB")
-        self._check(all(n >= 1 for n in self.points), "--points", "be at least 1")
+        for name in ("problems", "threads", "repeats", "batch"):
+            self._check(1 <= getattr(self, name) <= MAX_COUNT, f"--{name}", f"be 1 to {MAX_COUNT}")
+        check_seed(self.seed)
+        self._check(0 < self.timeout <= MAX_COUNT, "--timeout", f"be above 0 and at most {MAX_COUNT} seconds")
+        self._check(0 < self.memory_limit_gb <= MAX_COUNT, "--memory-limit", f"be above 0 and at most {MAX_COUNT} GB")
+        self._check(all(1 <= n <= MAX_COUNT for n in self.points), "--points", f"be 1 to {MAX_COUNT}")
+        self._check(0 <= self.timing_rounds <= MAX_COUNT, "--timing-rounds", f"be 0 to {MAX_COUNT}")
         rising = all(a < b for a, b in zip(self.angles, self.angles[1:], strict=False))
         inside = len(self.angles) >= 2 and self.angles[0] >= 0 and self.angles[-1] <= 180
         self._check(rising and inside, "--angles", "rise within 0 to 180 degrees, two edges at least")
@@ -136,7 +140,8 @@ class RunConfig:
 
 def configuration_hash(values: Mapping[str, Any]) -> str:
     """Return the SHA-256 of a configuration given as JSON values, see `RunConfig.hash`; what else `run.json` adds is left out."""
-    unused = {name for name in ("repeats", "batch", "more", "kind", "tuned") if values.get(name) in (1, [], None, {})}
+    added = ("repeats", "batch", "more", "kind", "tuned", "gpu")
+    unused = {name for name in added if values.get(name) in (1, [], None, {})}
     left_out = unused | {"threshold", "angle_bins"}
     return digest(json.dumps({k: v for k, v in values.items() if k not in left_out}, sort_keys=True))
 
@@ -184,6 +189,8 @@ def from_flags(flags: argparse.Namespace, catalog: Catalog) -> RunConfig:
     points = _numbers(flags.points, int, "--points") or preset["points"]
     time_at_points = flags.points and "points" not in overrides.get("timing", {})
     datasets = tuple(catalog.data.spec(text) for text in specs.split_list(flags.datasets or preset["datasets"]))
+    if not datasets:
+        raise InputError("--datasets: is empty; give names of data sets")
     if flags.skip_bad:
         datasets = tuple(dataset.skipping_bad() for dataset in datasets)
     config = RunConfig(
@@ -208,6 +215,7 @@ def from_flags(flags: argparse.Namespace, catalog: Catalog) -> RunConfig:
         batch=flags.batch,
         more=tuple(_extra_grid(table, catalog) for table in more),
         kind=data_kind(flags.kind) if flags.kind else None,
+        gpu=devices.identity(flags.device),
     )
     tuned = {method.text: method.parameters for method in config.every_method if method.uses_tuned}
     return dataclasses.replace(config, tuned=tuned)
@@ -263,7 +271,14 @@ def _extra_grid(table: Mapping[str, Any], catalog: Catalog) -> ExtraGrid:
 
 def problems_config(flags: argparse.Namespace, catalog: Catalog) -> RunConfig:
     """Return a configuration without methods and timing, from the flags that select problems."""
-    rest = {"methods": [], "threads": 1, "device": "cpu", "timeout": None, "memory_limit": None, "timing_rounds": 0}
+    rest = {
+        "methods": [],
+        "threads": 1,
+        "device": devices.CPU,
+        "timeout": None,
+        "memory_limit": None,
+        "timing_rounds": 0,
+    }
     rest |= {"kind": None}
     return from_flags(argparse.Namespace(**vars(flags) | rest | {"repeats": 1, "batch": 1}), catalog)
 
@@ -281,6 +296,8 @@ def _conditions(
         kinds = set(pairs.values())
         return tuple(c for c in map(ConditionSpec.parse, dict.fromkeys([*preset, REAL])) if c.value.real in kinds)
     chosen = tuple(ConditionSpec.parse(text) for text in specs.split_list(given))
+    if not chosen:
+        raise InputError("--conditions: is empty; give names of conditions")
     for text, real in ((c.text, c.value.real) for c in chosen):
         if real not in pairs.values():
             objects_only = f"is for objects; real pairs have one condition, {REAL}"
@@ -317,7 +334,11 @@ def _int_if_whole(value: float) -> float:
 
 
 def _numbers(values: list[str] | None, kind: type, flag: str) -> list[Any]:
-    try:
-        return [kind(v) for v in specs.split_list(values or [])]
-    except ValueError as error:
-        raise InputError(f"{flag}: {error}") from None
+    numbers = []
+    for text in specs.split_list(values or []):
+        try:
+            numbers.append(kind(text))
+        except ValueError:
+            name = "whole number" if kind is int else "number"
+            raise InputError(f"{flag}: {text!a} is not a {name}; give one or several") from None
+    return numbers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import tomllib
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,9 @@ from typing import Any
 from common.errors import InputError, unknown
 
 _COUNTS, _TEXTS, _NUMBER, _COUNT = "a list of whole numbers", "a list of texts", "a number", "a whole number"
+SWITCH, TEXT, INTEGER, NUMBER = "true or false", "a text", "a whole number, also below 0", "a number, also below 0"
+INTEGERS, NUMBERS, TEXTS = "a whole number or a list of them", "a number or a list of them", "a text or a list of texts"
+"""Types of the values of flags, in the words of error messages."""
 TABLES: dict[str, dict[str, str] | None] = {
     "limits": None,
     "timing": {"points": _COUNTS, "rounds": _COUNT, "budget_s": _NUMBER},
@@ -59,14 +62,15 @@ class ConfigFile:
     tables: dict[str, Any]
     of_run: bool = False
 
-    def arguments(self, known: Collection[str]) -> list[str]:
+    def arguments(self, known: Mapping[str, str]) -> list[str]:
         """Return the flags as command-line arguments.
 
         Args:
-            known: flags of the command, without dashes. Other flags of a `run.json` are left out.
+            known: flags of the command, without dashes, with the type of their values. Other flags of a `run.json` are
+                left out.
 
         Raises:
-            InputError: the command has no such flag, or its value is a table.
+            InputError: the command has no such flag, or its value is of another type.
         """
         arguments = []
         for name, value in self.flags.items():
@@ -75,8 +79,8 @@ class ConfigFile:
                 continue
             if flag not in known:
                 raise unknown(f"setting of {self.file}", name, known)
-            if isinstance(value, dict):
-                raise InputError(f"--config {self.file}: field '{name}' is a table; give a value or a list")
+            if not _fits(known[flag], value):
+                raise InputError(f"--config {self.file}: field '{name}' is {_shown(value)}; give {known[flag]}")
             if value is not False:  # a switch that is off is left out
                 arguments.append(f"--{flag}" if value is True else f"--{flag}={_text(value)}")
         return arguments
@@ -127,7 +131,7 @@ def _check(file: Path, name: str, table: Any) -> None:
             raise unknown(f"setting of {file}, [{name}]", key, keys)
         kind = _NUMBER if keys is None else keys[key]
         if not _is_a(kind, value):
-            raise InputError(f"--config {file}: field '{name}.{key}' is {value!r}; give {kind}")
+            raise InputError(f"--config {file}: field '{name}.{key}' is {_shown(value)}; give {kind}")
 
 
 def _is_a(kind: str, value: Any) -> bool:
@@ -137,6 +141,29 @@ def _is_a(kind: str, value: Any) -> bool:
             return False
         return all(isinstance(v, str) if kind == _TEXTS else type(v) is int and v >= 1 for v in value)
     return type(value) in ((int,) if kind == _COUNT else (int, float)) and 0 <= value < math.inf
+
+
+def _fits(kind: str, value: Any) -> bool:
+    """Return whether the value of a flag has its type. A list may also be a text, as on the command line: "256,1024"."""
+    if kind == SWITCH:
+        return isinstance(value, bool)
+    if kind in (INTEGERS, NUMBERS, TEXTS):
+        one = {INTEGERS: INTEGER, NUMBERS: NUMBER, TEXTS: TEXT}[kind]
+        entries = value if isinstance(value, list) else [value]
+        return isinstance(value, str) or (bool(entries) and all(_fits(one, entry) for entry in entries))
+    if kind == TEXT:
+        return isinstance(value, str) and value.isprintable()
+    return type(value) is int or (kind == NUMBER and type(value) is float and math.isfinite(value))
+
+
+def _shown(value: Any) -> str:
+    """Return a value for a message, at most one short line."""
+    text = "a table" if isinstance(value, dict) else ascii(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
+
+
+MAX_SHOWN = 40
+"""Characters of a wrong value that a message shows."""
 
 
 def _of_run(config: dict[str, Any]) -> dict[str, Any]:

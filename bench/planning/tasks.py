@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from bench.isolation.protocol import Limits, MethodSetup
 from bench.planning.config import ExtraGrid, RunConfig
+from common.errors import InputError
 from common.kinds import DataKind
 from datasets.base import DataSet, NotEnoughPoints, PairSet
 from datasets.conditions import Clean, ConditionSpec
@@ -80,6 +81,37 @@ class Task:
     batch: int = 1
 
 
+@dataclass(frozen=True)
+class Shard:
+    """One of `count` parts of a run, numbered from 1: every `count`-th call of each method, over problems and repeats."""
+
+    number: int
+    count: int
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """Return the shard of a text such as 3/20.
+
+        Raises:
+            InputError: the text is something else.
+        """
+        number, slash, count = text.partition("/")
+        if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+            raise InputError(f"--shard {text}: give the number of the shard and how many there are, such as 3/20")
+        return cls(int(number), int(count))
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+    def has(self, index: int, repeat: int) -> bool:
+        """Return whether the call on a problem, by its index in the group, is in this shard."""
+        return (index + repeat) % self.count == self.number - 1
+
+
+WHOLE = Shard(1, 1)
+"""The shard that is the run itself."""
+
+
 def make_groups(config: RunConfig) -> list[ProblemGroup]:
     """Return the problem groups of a run: data sets x their conditions x point counts, then those of its extra grids.
 
@@ -139,16 +171,20 @@ def domain_of(dataset: DataSet | PairSet, condition: Clean) -> str:
 
 def method_setup(config: RunConfig, method: MethodSpec, group: ProblemGroup) -> MethodSetup:
     """Return how a method's process is started for a group."""
-    return MethodSetup(method, group.domain, config.device, config.threads, config.seed, group.kind)
+    device = method.device_on(config.device)
+    return MethodSetup(method, group.domain, device, config.threads, config.seed, group.kind)
 
 
-def make_tasks(config: RunConfig, groups: Iterable[ProblemGroup], done: set[tuple[str, str, int]]) -> list[Task]:
+def make_tasks(
+    config: RunConfig, groups: Iterable[ProblemGroup], done: set[tuple[str, str, int]], shard: Shard = WHOLE
+) -> list[Task]:
     """Return the tasks that remain, method by method. Random methods solve each problem once per repeat.
 
     Args:
         config: of the run.
         groups: of problems.
         done: (method, problem, repeat) of the outcomes that exist.
+        shard: part of the run that is done here.
     """
     groups, tasks = list(groups), list[Task]()
     for method in config.every_method:
@@ -157,7 +193,8 @@ def make_tasks(config: RunConfig, groups: Iterable[ProblemGroup], done: set[tupl
         for group in (g for g in groups if method in g.methods):
             setup = method_setup(config, method, group)
             for repeat in range(repeats):
-                keys = [k for k in group.keys[: config.limit(method)] if (method.text, k.id, repeat) not in done]
+                mine = [k for k in group.keys[: config.limit(method)] if shard.has(k.index, repeat)]
+                keys = [k for k in mine if (method.text, k.id, repeat) not in done]
                 for start in range(0, len(keys), size):
                     task_keys = tuple(keys[start : start + size])
                     tasks.append(Task(setup, group, task_keys, config.call_limits, repeat, batch))

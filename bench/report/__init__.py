@@ -1,4 +1,4 @@
-"""Report of a finished run: figures, tables, an offline HTML page, and the summary in the terminal."""
+"""Report of a finished run: figures, tables, an HTML page, and the summary in the terminal."""
 
 from bench.report.build import Options, begin_report
 from bench.report.replay import ProblemReplay

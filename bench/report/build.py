@@ -1,4 +1,4 @@
-"""Write the report of a run: figures, tables as Markdown, LaTeX and CSV, and a self-contained HTML page."""
+"""Write the report of a run: figures, tables as Markdown, LaTeX and CSV, and an HTML page that contains all charts and tables."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.evaluation.aggregate import of_one_machine
 from bench.evaluation.conventions import CONVENTIONS, Convention, by_convention
 from bench.evaluation.loader import RunData
 from bench.report import (
@@ -51,6 +52,7 @@ class Options:
         width: width of figures in inches.
         sheet: matplotlib style file for figures.
         coloured: whether LaTeX tables have colours.
+        run: name of the run, for commands that the page shows; "RUN" if there are several.
         protocol: name of the protocol whose published rows are shown (see `published`); None for none.
     """
 
@@ -62,6 +64,7 @@ class Options:
     sheet: Path | None = None
     coloured: bool = False
     protocol: str | None = None
+    run: str = "RUN"
 
 
 def begin_report(
@@ -115,6 +118,7 @@ class _Report:
         self.rows = {g: tables.group_records(frames["summary"], g) for g in self.groups}
         self.evaluated = [g for g in self.groups if any(r["problems"] for r in self.rows[g])]
         self.errors = {g: ranking.errors_of(ranking.select_group(trials, g), self.criterion) for g in self.groups}
+        self.times = of_one_machine(frames["timing"])
         self.advice = {g: recommend(self.rows[g], self.errors[g], frames["timing"]) for g in self.groups}
         self.duels = {g: ranking.duels(e) for g, e in self.errors.items() if len(e.methods) > 1}
         shown = [g for g in self.groups if len(ranking.select_group(frames["per_category"], g))]
@@ -133,11 +137,14 @@ class _Report:
         return _ReportTables(
             [line for line in lines if line],
             tables.recall_table(rows, self.advice, criterion),
-            {g: tables.summary_table(g, rows[g], errors[g], criterion, beside[g]) for g in self.groups},
+            {
+                g: tables.summary_table(g, rows[g], errors[g], criterion, beside[g], self.advice[g].devices)
+                for g in self.groups
+            },
             {g: tables.category_table(g, t, criterion, theirs[g], rows[g]) for g, t in self.compared.items()},
             {g: tables.duel_table(g, duels, rows[g]) for g, duels in self.duels.items()},
             tables.duel_list(self.duels),
-            paper.paper_tables(frames["summary"], frames["timing"], errors, criterion, against),
+            paper.paper_tables(frames["summary"], self.times, errors, criterion, against),
             _convention_table(frames["trials"], criterion, frames["summary"]),
             published.protocol_tables(frames, self.options.protocol),
         )
@@ -148,7 +155,7 @@ class _Report:
         yield from figures.figures_of(frames, self.compared, self.advice, self.criterion, folder)
         rankings = {g: advice.ranking for g, advice in self.advice.items()}
         yield from trends.trends_of(frames, rankings, self.criterion, folder)
-        yield from trends.times_of(frames["timing"], folder)
+        yield from trends.times_of(self.times, folder)
         yield from risk_coverage.risks_of(self.loaded, frames["trials"], main, self.criterion, folder)
 
     def cloud_figures(self) -> Iterator[jobs.FigureJob]:
@@ -186,7 +193,8 @@ class _Report:
     def page(self, drawn: Sequence[jobs.FigureJob]) -> str:
         """Render the page with the given figures."""
         run, options, own, loaded = self.loaded.run, self.options, self.tables, self.loaded
-        charts = interactive.all_charts(self.frames, {g: self.advice[g] for g in self.evaluated}, self.criterion)
+        frames = self.frames | {"timing": self.times}
+        charts = interactive.all_charts(frames, {g: self.advice[g] for g in self.evaluated}, self.criterion)
         kinds = {str(m): str(k) for m, k in style.ordered_methods(self.frames["summary"])}
         chosen = {g: best_of_each_kind(self.rows[g], self.advice[g].ranking) for g in self.evaluated}
         return html.render(
@@ -221,7 +229,7 @@ class _Report:
 
     @cached_property
     def _worst(self) -> dict[str, Any]:
-        return worst_pairs(self.loaded, self.frames["trials"], self.criterion, self.replay)
+        return worst_pairs(self.loaded, self.frames["trials"], self.criterion, self.replay, self.options.run)
 
     def _group_of(self, job: jobs.FigureJob) -> GroupKey | None:
         """Return the group of a figure; None if it shows several."""

@@ -12,6 +12,8 @@ from bench.evaluation.conventions import Convention, convention
 from bench.evaluation.loader import RunData, load, merge
 from bench.planning.catalog import Catalog
 from bench.storage import run_folder
+from bench.storage.database import ResultsDatabase
+from bench.storage.run_json import run_json
 from common.errors import InputError
 from common.files import write_atomically
 
@@ -96,23 +98,31 @@ def folder_of(run: Path) -> Path:
     return run if run.is_dir() else RESULTS / run
 
 
+def open_record(folder: Path) -> ResultsDatabase:
+    """Open the results database in a run's folder for reading.
+
+    Raises:
+        InputError: the database is missing or invalid, or holds no problems.
+    """
+    if not (folder / "record.sqlite").is_file():
+        csvs_only = (folder / "run.json").is_file()  # such as the packaged reference run
+        fix = "repeat the run with the command in its run.json" if csvs_only else "give the name or folder of a run"
+        raise InputError(f"{folder}: no record.sqlite; {fix}")
+    record = ResultsDatabase(folder / "record.sqlite", read_only=True)
+    if record.get("run") is None:
+        record.close()
+        raise InputError(f"{folder}: the run stopped before it generated problems; start it again")
+    return record
+
+
 def read(folder: Path) -> RunData:
     """Read the results database in a run's folder; write nothing.
 
     Raises:
         InputError: the database is missing, invalid or incomplete.
     """
-    from bench.storage.database import ResultsDatabase
-    from bench.storage.run_json import run_json
-
-    if not (folder / "record.sqlite").is_file():
-        csvs_only = (folder / "run.json").is_file()  # such as the packaged reference run
-        fix = "repeat the run with the command in its run.json" if csvs_only else "give the name or folder of a run"
-        raise InputError(f"{folder}: no record.sqlite; {fix}")
-    record = ResultsDatabase(folder / "record.sqlite", read_only=True)
+    record = open_record(folder)
     try:
-        if record.get("run") is None:
-            raise InputError(f"{folder}: the run stopped before it generated problems; start it again")
         return load(record.path, run_json(record))
     finally:
         record.close()
@@ -146,7 +156,8 @@ def write(request: ReportRequest, console: Console) -> None:
     run_folder.check_report_folder(reports)
     csvs = request.folders[0] if request.plain else reports / "csv"
     sheet = _checked_sheet(request.sheet)
-    look = WIDTHS[request.width], sheet, request.coloured, protocol
+    name = request.folders[0].resolve().name if len(request.folders) == 1 else "RUN"
+    look = WIDTHS[request.width], sheet, request.coloured, protocol, name
     finish = begin_report(loaded, frames, replay, Options(criterion, request.against == PAPER, csvs, reports, *look))
     aggregate.write_csvs(frames, csvs)
     if request.plain:

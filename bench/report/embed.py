@@ -1,7 +1,9 @@
-"""Content embedded in offline HTML pages: data as JSON, and plotly.js from the installed package."""
+"""Content embedded in HTML pages that open offline: data as JSON, and plotly.js from the installed package."""
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,13 @@ def plotly_script() -> Markup:
     from plotly.offline import get_plotlyjs
 
     return Markup(get_plotlyjs())
+
+
+def plotly_compressed() -> str:
+    """Return plotly.js as gzip in base 64: 1.9 MB instead of 4.8 MB; the page decompresses it."""
+    from plotly.offline import get_plotlyjs
+
+    return base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode()
 
 
 def script_json(data: Any) -> Markup:

@@ -28,10 +28,12 @@ SHOWN = 500
 """Points of a cloud that are shown."""
 
 
-def worst_pairs(loaded: RunData, trials: pd.DataFrame, criterion: Convention, replay: ProblemReplay) -> dict[str, Any]:
+def worst_pairs(
+    loaded: RunData, trials: pd.DataFrame, criterion: Convention, replay: ProblemReplay, run: str
+) -> dict[str, Any]:
     """Return the data of the page's viewer: methods with their pairs, and the clouds of each problem once.
 
-    Only answered pairs are included, since failures have no pose to show.
+    Only answered pairs are included, since failures have no pose to show. `run` is the name of the run, for commands.
     """
     methods, names = [], named_rows(trials)
     clouds: dict[str, dict[str, Any]] = {}
@@ -41,7 +43,7 @@ def worst_pairs(loaded: RunData, trials: pd.DataFrame, criterion: Convention, re
             problem = replay.problem(str(row["problem"]))
             if problem is not None:
                 clouds[str(row["problem"])] = encode_clouds(problem) | {"dataset": str(row["dataset"])}
-                pairs.append(describe_pair(row, pose, criterion, replay))
+                pairs.append(describe_pair(row, pose, criterion, replay, run))
         methods.append({"name": display_name(names[method]), "method": method, "pairs": pairs})
     data = sorted({str(d) for d in trials["dataset"].unique() if any(c["dataset"] == d for c in clouds.values())})
     licences = [f"{name}: {replay.licence(name)}" for name in data]
@@ -73,6 +75,7 @@ def describe_pair(
     pose: NDArray[np.float64],
     criterion: Convention,
     replay: ProblemReplay,
+    run: str = "RUN",
 ) -> dict[str, Any]:
     """Return the data of a view: problem, object, error, pose, and the commands that show and repeat it."""
     name = str(row["problem"])
@@ -85,7 +88,7 @@ def describe_pair(
         "error": f"{error}, {angle}",
         "id": "/".join(str(row[n]) for n in GROUP_KEY_COLUMNS),
         "T": _numbers(pose),
-        "show": shlex.join(["python", "bench.py", "show", "RUN", name]),
+        "show": shlex.join(["python", "bench.py", "show", run, name]),
         "command": command(str(row["method"]), replay.key(name)),
     }
 

@@ -1,4 +1,4 @@
-"""The HTML page of a report: self-contained, with all texts escaped."""
+"""The HTML page of a report, with all texts escaped. It contains everything but the files of figures and tables beside it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from bench.report import style
-from bench.report.embed import plotly_script, script_json
+from bench.report.embed import plotly_compressed, script_json
 from bench.report.interactive import Chart
 from bench.report.ranking import GroupKey, group_title
 from bench.report.table import Table, TableCell
@@ -44,7 +44,7 @@ def render(
     return environment.from_string(_file("template.html")).render(
         css=Markup(_file("page.css")),
         js=Markup(_file("viewer.js") + _file("page.js")),
-        plotly=plotly_script(),
+        plotly=plotly_compressed(),
         page_data=script_json(_selection(selectable)),
         chart_data=script_json(data),
         worst_data=script_json({k: worst[k] for k in ("methods", "clouds")}),

@@ -93,6 +93,16 @@ for (const button of groupButtons) button.addEventListener("click", () => {
   select();
 });
 
+// A page that was copied without the folder of its figures says what is missing.
+document.addEventListener("error", event => {
+  const image = event.target;
+  if (image.tagName !== "IMG" || !image.closest("figure.saved")) return;
+  const note = document.createElement("p");
+  note.className = "note missing";
+  note.textContent = `${image.getAttribute("src")} is not beside this page: copy the folder figures with it.`;
+  image.replaceWith(note);
+}, true);
+
 // Charts, drawn when scrolled near the window, and before printing.
 const charts = JSON.parse(document.getElementById("charts").textContent);
 const drawn = new Set();
@@ -102,17 +112,24 @@ const theme = () => {
   const axis = { gridcolor: rule, zerolinecolor: rule, linecolor: text, tickcolor: text };
   return { text, axis, card: cssVar("--card") };
 };
-function load() {  // plotly.js is embedded as text and parsed with the first chart, so that the tables respond immediately
-  if (window.Plotly) return;
-  const script = document.createElement("script");
-  script.textContent = document.getElementById("plotly").textContent;
-  document.head.append(script);
+let loading;
+function load() {  // plotly.js is embedded as gzip and parsed with the first chart, so that the tables respond immediately
+  return loading ??= (async () => {
+    const bytes = Uint8Array.from(atob(document.getElementById("plotly").textContent), c => c.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const script = document.createElement("script");
+    script.textContent = await new Response(stream).text();
+    document.head.append(script);
+  })().catch(() => {
+    for (const div of $$(".chart")) div.textContent = "Charts need a newer browser: Chrome 80, Firefox 113, Safari 16.4 or later. The tables have the same numbers.";
+    return new Promise(() => {});  // nothing is drawn
+  });
 }
 function draw(div) {
   const chart = chartOf(div);
   if (!chart) return;
   drawn.add(div);
-  load();
+  if (!window.Plotly) { load().then(() => draw(div)); return; }
   const { text, axis, card } = theme(), layout = structuredClone(chart.layout), narrow = div.clientWidth < 520;
   for (const name of Object.keys(layout).filter(n => /^[xy]axis/.test(n))) Object.assign(layout[name], axis, { automargin: true });
   const data = structuredClone(chart.data).filter(trace => visible(trace.meta));

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -174,6 +175,10 @@ def _finding(name: str, faults: list[str], summary: str = "as claimed", verified
     return Finding(name, Verdict.VERIFIED if verified else Verdict.UNVERIFIED, summary)
 
 
+ADDED_FACTS = frozenset(["schema", "finished"])
+"""Facts that `run.json` of earlier versions lacks."""
+
+
 def run_json_faults(run: RunClaims) -> Iterator[str]:
     """Yield the facts of `run.json` that differ from those of the database."""
     try:
@@ -182,7 +187,9 @@ def run_json_faults(run: RunClaims) -> Iterator[str]:
         yield f"run.json cannot be read ({error})"
         return
     stored = json.loads(json.dumps(run.loaded.run))
-    yield from (f"{name} differs from the database" for name in stored if written.get(name) != stored[name])
+    for name, fact in stored.items():
+        if written.get(name) != fact and (name in written or name not in ADDED_FACTS):
+            yield f"{name} differs from the database"
 
 
 def configuration_faults(run: RunClaims) -> Iterator[str]:
@@ -364,6 +371,14 @@ def _same(a: Any, b: Any) -> bool:
     return all(missing) if any(missing) else bool(a == b)
 
 
+def digests(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of `run.json` and of every CSV of a run: the files that a verdict is about."""
+    names = ["run.json", *sorted(path.name for path in folder.glob("*.csv"))]
+    return {
+        name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names if (folder / name).is_file()
+    }
+
+
 def run(request: VerifyRequest, console: Console, as_json: bool) -> bool:
     """Verify a run, print the findings, and return whether none is refused."""
     from rich.table import Table
@@ -373,7 +388,8 @@ def run(request: VerifyRequest, console: Console, as_json: bool) -> bool:
     if as_json:
         verdict = Verdict.REFUSED if refused else Verdict.VERIFIED
         rows = [{"check": f.check, "verdict": f.verdict, "detail": f.detail} for f in findings]
-        print(json.dumps({"run": request.folder.name, "verdict": verdict, "findings": rows}, indent=2))
+        files = digests(request.folder)
+        print(json.dumps({"run": request.folder.name, "verdict": verdict, "files": files, "findings": rows}, indent=2))
         return not refused
     table = Table("check", "verdict", "detail", box=None)
     for finding in findings:

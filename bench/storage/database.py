@@ -32,9 +32,11 @@ CREATE TABLE IF NOT EXISTS outcomes (
     seed INTEGER, status TEXT, pose BLOB, time_ms REAL, peak_mb REAL, device TEXT, threads INTEGER, message TEXT,
     stages TEXT, notes TEXT, PRIMARY KEY (phase, method, problem, repeat));
 """
+SCHEMA = 5
+"""Version of tables, `run.json` and CSVs, see docs/schema.md; the SQLite header field `user_version` holds it since version 5."""
 _ADDED_COLUMNS = {
-    "outcomes": {"batch": ("INTEGER", "1"), "gpu_memory_mb": ("REAL", "NULL")},
-    "problems": {"moments": ("BLOB", "NULL")},
+    "outcomes": {"batch": ("INTEGER", "1"), "gpu_memory_mb": ("REAL", "NULL"), "machine": ("TEXT", "''")},
+    "problems": {"information": ("BLOB", "NULL"), "moments": ("BLOB", "NULL")},
 }
 """Columns that databases of earlier versions lack, by table, with type and default; a run that continues adds them."""
 APPLICATION_ID = 0x50435242
@@ -71,6 +73,7 @@ class FileKind(enum.Enum):
     EMPTY = "no tables"
     RESULTS = "results database of a run"
     OUTDATED = "results database with columns missing"
+    LATER = "results database of a later version"
     FOREIGN = "database of another program"
 
 
@@ -128,9 +131,12 @@ def file_kind(path: Path) -> FileKind:
             if not tables and application in (0, APPLICATION_ID):
                 return FileKind.EMPTY
             columns = {table: _columns(db, table) for table in _IDENTIFYING_COLUMNS}
+            version = db.execute("PRAGMA user_version").fetchone()[0]
     by_columns = application == 0 and all(columns[t] >= names for t, names in _IDENTIFYING_COLUMNS.items())
     if not by_columns and application != APPLICATION_ID:
         return FileKind.FOREIGN
+    if version > SCHEMA:
+        return FileKind.LATER
     complete = all(columns[table] >= names for table, names in _required_columns().items())
     return FileKind.RESULTS if complete else FileKind.OUTDATED
 
@@ -179,6 +185,8 @@ def _require_usable(path: Path) -> None:
     kind = file_kind(path)
     if kind is FileKind.FOREIGN:
         raise foreign_file_error(path)
+    if kind is FileKind.LATER:
+        raise InputError(f"{path}: a results database of a later version of this benchmark; update it to read the run")
     if kind is FileKind.OUTDATED:
         fix = "use that version, or another folder"
         raise InputError(f"{path}: a results database of an older version, with columns missing; {fix}")
@@ -278,7 +286,7 @@ class ResultsDatabase:
                 None if o.pose is None else np.asarray(o.pose, dtype=np.float64).tobytes(),
                 *(o.time_ms, o.peak_mb, o.device, o.threads, clean(o.message)),
                 *(json.dumps(clean_json(o.stages)), json.dumps(clean_json(o.notes))),
-                *(o.batch, o.gpu_memory_mb),
+                *(o.batch, o.gpu_memory_mb, o.machine),
             )
             for o in outcomes
         ]
@@ -344,6 +352,7 @@ def _open_to_write(path: Path) -> sqlite3.Connection:
                     db.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind} DEFAULT {default}")
         if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
             db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.execute(f"PRAGMA user_version = {SCHEMA}")
     except sqlite3.DatabaseError:
         db.close()
         raise

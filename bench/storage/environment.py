@@ -7,11 +7,13 @@ import os
 import platform
 import re
 import subprocess
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from common.errors import InputError
+from common.keys import digest
 from common.text import join_names
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +30,21 @@ def environment() -> dict[str, Any]:
         "load_average": list(os.getloadavg()) if hasattr(os, "getloadavg") else [],
         "packages": _packages(),
     }
+
+
+@cache
+def machine() -> str:
+    """Return the id of this machine, eight hexadecimal digits: times of different ids are never averaged.
+
+    It depends on host name, processor and number of cores, none of which can be read from it; another container is another
+    machine.
+    """
+    return digest(platform.node(), processor(), os.cpu_count())[:8]
+
+
+def machine_facts() -> dict[str, Any]:
+    """Return what a reader of times wants to know of this machine, as plain JSON values."""
+    return {"cpu": processor(), "cores": os.cpu_count(), "os": platform.platform()}
 
 
 def _commit() -> str:

@@ -39,7 +39,7 @@ class Outcome:
 
     `seed` is that of the run; the seed of the call is derived from it, the problem, the method and the repeat. `batch` is the
     number of pairs in the call: time and stages are divided by it, memory is not. `gpu_memory_mb` is the memory that torch
-    allocates on a CUDA device.
+    allocates on a CUDA device. `machine` is the id of the machine that measured the time (`bench.storage.environment.machine`).
     """
 
     method: str
@@ -58,3 +58,4 @@ class Outcome:
     notes: dict[str, Any] = field(default_factory=dict)
     batch: int = 1
     gpu_memory_mb: float = float("nan")
+    machine: str = ""

@@ -22,10 +22,11 @@ RUN_FILES = frozenset(
         DATABASE_NAME,
         *(f"{DATABASE_NAME}-{end}" for end in ("wal", "shm", "journal")),
         "run.json",
+        "verify.json",
         *(f"{t}.csv" for t in (*TABLES, *REAL_TABLES)),
     ]
 )
-"""Every file that a run writes into its folder; `--fresh` deletes only these."""
+"""Every file that a run or its verification writes into its folder; `--fresh` deletes only these."""
 _TEMPORARY = re.compile(r"\.(.+)\.\d+\.tmp")
 """Names of the files that `common.files.write_atomically` leaves when the process is killed."""
 _RUN_JSON_KEYS = {"command", "config", "hash", "problem_sets"}

@@ -8,7 +8,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from common.devices import resolve_flag
 from common.errors import InputError
+from common.keys import check_seed
 from methods.learned.weights import WEIGHTS_FOLDER
 
 
@@ -91,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lr", type=float, help="highest learning rate")
     parser.add_argument("--validate-every", type=int, help="steps between validations")
     parser.add_argument("--precision", choices=["bfloat16", "float32"])
-    parser.add_argument("--device", help="cpu or cuda")
+    parser.add_argument("--device", type=resolve_flag, help="cpu, cuda or cuda:NUMBER; auto: a GPU if there is one")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--name", help="of the weight file and the checkpoint; default METHOD_DATASET_CONDITION")
     parser.add_argument(
@@ -118,6 +120,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
     for name in ("steps", "batch", "lr", "validate_every", "threads"):
         if getattr(settings, name) <= 0:
             raise InputError(f"--{name.replace('_', '-')} {getattr(settings, name)}: must be above 0")
+    check_seed(settings.seed)
     if min(settings.points) <= 0:
         raise InputError(f"--points {min(settings.points)}: must be above 0")
     return settings

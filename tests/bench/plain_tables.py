@@ -191,6 +191,7 @@ def timing_row(rows):
         "pairs_per_s": 1000 / largest.median() if len(largest) else np.nan,
         "phase": rows["phase"].astype(str).max(),  # "timing", if any call was timed alone
         "kind": rows["kind"].iloc[0],
+        "machine": rows["machine"].iloc[0],
     }
 
 

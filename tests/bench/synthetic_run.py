@@ -106,6 +106,7 @@ def outcomes_of(problems, name, phase, draw):
             "phase": phase,
             "batch": 1,
             "gpu_memory_mb": np.nan,
+            "machine": "",
             "dataset": problems["dataset"],
             "condition": problems["condition"],
             "points": problems["points"],
@@ -129,7 +130,7 @@ def as_loaded(problems, outcomes, run):
     alone = (outcomes["phase"] == "timing") & (outcomes["status"] != "skipped")
     timed = outcomes[alone if alone.any() else outcomes["phase"] == "accuracy"]
     stages = [
-        (m, p, stage, ms)
+        (m, p, "", stage, ms)
         for m, p, s in zip(timed["method"], timed["points"], timed["stages"], strict=True)
         for stage, ms in s.items()
     ]
@@ -140,7 +141,7 @@ def as_loaded(problems, outcomes, run):
         scenes_of(truth, pose, problems["eval_points"].to_list()),
         {},
         in_order(flat),
-        pd.DataFrame(stages, columns=["method", "points", "stage", "time_ms"]),
+        pd.DataFrame(stages, columns=["method", "points", "machine", "stage", "time_ms"]),
         run,
     )
 

@@ -3,6 +3,8 @@
 import json
 import shutil
 import time
+from pathlib import Path
+from urllib.parse import unquote, urlparse
 
 import numpy as np
 import pytest
@@ -62,7 +64,7 @@ def opened(tmp_path_factory):
     loaded = drawable_run()
     only_noisy = aggregate.add_success(loaded, CRITERION)
     frames = aggregate.tables(loaded, CRITERION, only_noisy)
-    options = Options(CRITERION, True, folder / "run", folder / "report")
+    options = Options(CRITERION, True, folder / "run", folder / "report", run="mine")
     with pytest.MonkeyPatch.context() as patch:
         save_png_only(patch)
         begin_report(loaded, frames, ProblemReplay(loaded, Catalog.of(folder)), options)()
@@ -327,6 +329,24 @@ def test_no_error_and_no_request_to_the_end(opened):
     figures = page.rsplit("/", 1)[0] + "/figures/"
     others = [url for url in requests if url.startswith("file:") and url.split("#")[0] != page]
     assert all(url.startswith(figures) and url.endswith(".png") for url in others)
+
+
+def test_the_worst_pair_shows_the_command_of_its_run(opened):
+    shown = opened.execute_script("return document.querySelector('[data-show=show]').textContent")
+    problem = opened.execute_script("return document.querySelector('[data-show=problem]').textContent")
+    assert shown == f"python bench.py show mine {problem}"
+
+
+def test_a_page_copied_alone_works_and_says_what_is_missing(opened, tmp_path):
+    page = Path(unquote(urlparse(opened.current_url).path))
+    opened.get(Path(shutil.copy(page, tmp_path)).as_uri())
+    opened.execute_script("document.getElementById('figures').open = true")
+    opened.execute_script("for (const i of document.querySelectorAll('#figures img')) i.loading = 'eager'")
+    drawn(opened, "cdf-chart")
+    missing = opened.find_elements("css selector", "#figures .missing")
+    assert missing and not opened.find_elements("css selector", "#figures figure:not([hidden]) img")
+    text = missing[0].get_attribute("textContent")
+    assert text.startswith("figures/") and text.endswith("is not beside this page: copy the folder figures with it.")
 
 
 def test_every_number_of_a_chart_survives_the_way(tmp_path):

@@ -64,7 +64,7 @@ def trials(given):
     for outcome in outcomes[outcomes["phase"] == "accuracy"].to_dict("records"):
         problem = known.loc[outcome["problem"]]
         row = {name: outcome[name] for name in (*GROUP, "problem", "repeat", "seed", "status", "kind", "batch")}
-        row |= {name: outcome[name] for name in ("time_ms", "peak_mb", "gpu_memory_mb")}
+        row |= {name: outcome[name] for name in ("time_ms", "peak_mb", "gpu_memory_mb", "machine")}
         row |= {name: problem[name] for name in TAGS}
         if row["status"] == "ok":
             truth = problem["truth"], problem["source_pose"], problem["eval_points"], problem["symmetry"]
@@ -187,7 +187,7 @@ def test_stages(given, frames):
     """A stage's median is over the timed calls of one pair; the synthetic stages are 70 and 30 % of a fixed time."""
     counts = given[1].query("phase == 'timing'").groupby(["method", "points"]).size()
     expected = {
-        (method, points, stage): {"time_ms_median": METHODS[method][3] * share, "calls": calls}
+        (method, points, stage): {"time_ms_median": METHODS[method][3] * share, "calls": calls, "machine": ""}
         for (method, points), calls in counts.items()
         for stage, share in (("features", 0.7), ("solve", 0.3))
     }

@@ -30,7 +30,7 @@ def test_toml_equals_flags_and_flags_have_priority(empty_folder):
     [
         ("problms = 3", "unknown setting of c.toml 'problms'; did you mean problems"),
         ("problems = ", "neither TOML nor a run.json"),
-        ("problems = {a = 1}", "field 'problems' is a table"),
+        ("problems = {a = 1}", "field 'problems' is a table; give a whole number"),
         ("limits = 3", "field 'limits' is not a table"),
         ("[timing]\nround = 1", "unknown setting of c.toml, [timing] 'round'; did you mean rounds"),
     ],
@@ -50,7 +50,8 @@ def test_missing_file_and_foreign_json_are_reported(empty_folder, capsys):
 
 def test_each_flag_of_a_file_becomes_one_argument():
     file = config_file.ConfigFile("f", {"methods": ["a", "b[x=1,y=2]"], "dry_run": True, "skip_bad": False}, {})
-    assert file.arguments(["methods", "dry-run", "skip-bad"]) == ["--methods=a,b[x=1,y=2]", "--dry-run"]
+    types = {"methods": config_file.TEXTS, "dry-run": config_file.SWITCH, "skip-bad": config_file.SWITCH}
+    assert file.arguments(types) == ["--methods=a,b[x=1,y=2]", "--dry-run"]
 
 
 @pytest.mark.parametrize(
@@ -67,15 +68,61 @@ def test_each_flag_of_a_file_becomes_one_argument():
         ("[timing]\nbudget_s = 1979-05-27", "give a number"),
         ("[[more]]\nmethods=[1]\ndatasets=['blobs']\nconditions=['noisy']\npoints=[9]", "'more.methods' is [1]"),
         ("[[more]]\nmethods=['icp']\ndatasets=['blobs']\nconditions=['noisy']\npoints=['x']", "'more.points' is ['x']"),
-        ("seed = 'x'", "c.toml: argument --seed: invalid int value: 'x'"),
-        ("problems = 1.5", "c.toml: argument --problems: invalid int value: '1.5'"),
+        ("seed = 'x'", "c.toml: field 'seed' is 'x'; give a whole number"),
+        ("problems = 1.5", "c.toml: field 'problems' is 1.5; give a whole number"),
         ("seed = 123456789012345678901234567890", "--seed: must fit into 64 bits"),
-        ("out = true", "c.toml: argument --out: expected one argument"),
+        ("out = true", "c.toml: field 'out' is True; give a text"),
     ],
 )
 def test_wrong_types_in_a_file_are_one_line(project, capsys, text, says):
     (project / "c.toml").write_text(text)
     assert says in refused(capsys, *QUICK, "--methods", "identity", "--config", "c.toml")
+
+
+WRONG = {
+    config_file.SWITCH: ['"yes"', "1", "[true]"],
+    config_file.TEXT: ["3", "1.5", "true", '["a"]', "{a = 1}", "2020-01-01", r'"a\u0000b"'],
+    config_file.INTEGER: ['"3"', "1.5", "true", "[3]", "{a = 1}", "2020-01-01", "nan"],
+    config_file.NUMBER: ['"3"', "true", "[3]", "{a = 1}", "2020-01-01", "nan", "inf"],
+    config_file.INTEGERS: ["1.5", "true", "[1, 1.5]", "[]", "[[1]]", "{a = 1}", "2020-01-01"],
+    config_file.NUMBERS: ["true", "[1, '2']", "[]", "[[1]]", "{a = 1}", "2020-01-01", "[inf]"],
+    config_file.TEXTS: ["3", "true", "[1]", "[]", '["a", 1]', '[["a"]]', "{a = 1}", "2020-01-01"],
+}
+
+
+@pytest.mark.parametrize("command", ["run", "problems", "pair"])
+def test_every_flag_of_a_file_refuses_values_of_another_type(empty_folder, capsys, command):
+    parser = main._parser(train=False)[1][command]
+    flags = {a.option_strings[-1][2:]: main._type_of(a) for a in parser.actions if a.dest not in main.NOT_IN_CONFIG}
+    flags = {name: kind for name, kind in flags.items() if name not in ("help", "config", "fresh")}
+    assert len(flags) > 8
+    for name, kind in flags.items():
+        for value in WRONG[kind]:
+            (empty_folder / "c.toml").write_text(f"{name} = {value}\n")
+            files = ["a.ply", "b.ply"] if command == "pair" else []
+            error = refused(capsys, command, *files, "--config", "c.toml")
+            assert f"--config c.toml: field '{name}' is " in error and error.endswith(f"; give {kind}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("problems = 1000000000000000", "--problems: must be 1 to 10000000"),
+        ("points = [1000000000000000]", "--points: must be 1 to 10000000"),
+        ("repeats = 1000000000000000", "--repeats: must be 1 to 10000000"),
+        ("timing_rounds = -1", "--timing-rounds: must be 0 to 10000000"),
+        ("timeout = 1e300", "--timeout: must be above 0"),
+        ("memory_limit = 0", "--memory-limit: must be above 0"),
+        ("jobs = 1000000", "--jobs: must be 1 to 1024"),
+        ("datasets = ''", "--datasets: is empty"),
+        ("conditions = ','", "--conditions: is empty"),
+        ("points = 'zz'", "--points: 'zz' is not a whole number"),
+        ("angles = 'zz'", "--angles: 'zz' is not a number"),
+    ],
+)
+def test_values_out_of_range_are_refused_before_anything_is_made(empty_folder, capsys, text, says):
+    (empty_folder / "c.toml").write_text(text)
+    assert says in refused(capsys, "--methods", "identity", "--config", "c.toml")
 
 
 def test_problems_of_a_run_json_are_those_of_its_run(finished_run, capsys):

@@ -56,6 +56,7 @@ def _real_run(condition):
         points=128,
         batch=1,
         gpu_memory_mb=np.nan,
+        machine="",
     )
     outcomes[POSE_COLUMNS] = np.stack(outcomes.pop("pose").to_list()).reshape(-1, 16)
     keys = ["problem", "dataset", "condition", "points", "digest", "seed", "sampler"]
@@ -113,7 +114,14 @@ def test_the_error_over_correspondences_is_that_of_the_common_part(tmp_path):
     problem = make_problem(open_data(name, tmp_path), ProblemKey(name, "real", 100, 0, 3, sampler="none"))
     outcome = {"method": "turned", "problem": problem.key.id, "kind": "global", "repeat": 0, "seed": 3, "status": "ok"}
     outcome |= {"time_ms": 1.0, "peak_mb": 1.0, "device": "cpu", "threads": 1, "message": "", "notes": "{}", "batch": 1}
-    outcome |= {"phase": "accuracy", "dataset": name, "condition": "real", "points": 100, "gpu_memory_mb": np.nan}
+    outcome |= {
+        "phase": "accuracy",
+        "dataset": name,
+        "condition": "real",
+        "points": 100,
+        "gpu_memory_mb": np.nan,
+        "machine": "",
+    }
     outcomes = pd.DataFrame([outcome])
     outcomes[POSE_COLUMNS] = (T @ turn).reshape(1, 16)
     keys = {

@@ -205,7 +205,7 @@ def timing_frame():
         for n in (1024, 64)
         for low, high in ((0.0, 180.0), (0.0, 90.0), (90.0, 180.0))
     ]
-    frame = pd.DataFrame(rows).assign(problems=5, device="cpu", threads=2, phase="timing")
+    frame = pd.DataFrame(rows).assign(problems=5, machine="m", device="cpu", threads=2, phase="timing")
     numbers = "time_ms_median time_ms_p95 throughput_per_s peak_mb time_ms_mean batch pairs_per_s gpu_memory_mb".split()
     return distinct(frame.assign(**dict.fromkeys(numbers, 0.5)).astype({"angle_low": int, "angle_high": int}))
 
@@ -224,6 +224,8 @@ def test_the_table_of_times_shows_whole_rows_by_kind_and_size():
         assert cells["status"].text == ("timeout (2 ×)" if cells["method"].text == "c" else "ok")
         assert (cells["timed calls"].value, cells["device"].text, cells["threads"].value) == (row["ended"], "cpu", 2)
     plain = tables.timing_table(frame.assign(batch=np.nan, pairs_per_s=np.nan, gpu_memory_mb=np.nan))
+    several = frame.assign(machine=[f"m{i % 2}" for i in range(len(frame) // 3) for _ in range(3)])
+    assert tables.timing_table(several).columns == [*table.columns, "machine"]
     assert plain.columns == [head for head in table.columns if head not in tables.OPTIONAL_TIMING_COLUMNS.values()]
 
 
@@ -345,6 +347,7 @@ def test_times_of_a_recommendation_are_those_timed_alone_at_its_size_if_any_were
                 "angle_low": 0,
                 "angle_high": high,
                 "phase": phase,
+                "device": "cpu",
                 "time_ms_median": n + high + i,
             }
             for i, m in enumerate(methods)

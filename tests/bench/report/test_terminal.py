@@ -88,6 +88,23 @@ def _printed(methods, ms, timed=None):
     return [" ".join(line.split()) for line in _lines(one_group(methods, ms, timed)) if line.strip()]
 
 
+def test_times_on_a_gpu_are_marked_with_it():
+    methods = {"a": ("learned", [0.1] * 40), "b": ("local", [0.1] * 40)}
+    frames = one_group(methods, {"a": 4.0, "b": 9.0}, {"a": 2.0, "b": 5.0})
+    frames["timing"]["device"] = ["cuda:0", "cpu"]
+    lines = [" ".join(line.split()) for line in _lines(frames)]
+    assert any(line.startswith("a 40/40") and "4.0 cuda:0" in line for line in lines), lines
+    assert any(line.startswith("b 40/40") and "cuda" not in line for line in lines)
+    assert "Times on the CPU, unless marked cuda:0." in lines
+    assert "Recommended: a (2 ms on cuda:0, timed alone)" in " ".join(lines)
+    group = ("d", "noisy", 64)
+    rows, errors = group_records(frames["summary"], group), errors_of(frames["trials"], CRITERION)
+    table = summary_table(group, rows, errors, CRITERION, {}, recommend(rows, errors, frames["timing"]).devices)
+    times = table.heads.index("time median (ms)")
+    assert {row[0].text: row[times].text for row in table.rows} == {"a": "4.0 cuda:0", "b": "9.0"}
+    assert table.caption == "Times on the CPU, unless marked cuda:0."
+
+
 def _hits(count, problems=40):
     return np.where(np.arange(problems) < count, 0.1, 0.9)
 
@@ -103,7 +120,9 @@ MS = {"truth": 1.0, "poor": 1.0, "few": 900.0, "near": 30.0, "best": 50.0}
 
 
 def _sentence(lines):
-    return " ".join(lines[next(i for i, line in enumerate(lines) if line.startswith(("Tied", "Best", "No "))) :])
+    """Join the lines of the verdict, without that of the devices below it."""
+    begin = next(i for i, line in enumerate(lines) if line.startswith(("Tied", "Best", "No ")))
+    return " ".join(line for line in lines[begin:] if not line.startswith("Times on "))
 
 
 def test_the_terminal_sorts_by_recall_and_gives_advice():

@@ -2,7 +2,9 @@
 
 import contextlib
 import errno
+import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -20,7 +22,7 @@ from bench.storage.outcome import Outcome
 from common.errors import InputError
 from common.moments import moments
 from datasets.problems import Problem, ProblemKey
-from tests.bench.command_line import SHORT, read_csv, refused, tree
+from tests.bench.command_line import PLUGINS, SHORT, TIME_COLUMNS, read_csv, refused, tree
 
 GROUP = ("d", "noisy", 10)
 
@@ -150,10 +152,81 @@ def test_database_of_an_earlier_version_is_read_unchanged_and_continued(finished
     before = tree(finished_run)
     assert main.main(["compare", "r", "r"]) == 0 and main.main(["report", "r", "--out", "x"]) == 0
     assert tree(finished_run) == before
-    assert ",1,\n" in (project / "reports" / "x" / "csv" / "poses.csv").read_text()  # batch, and no memory of a GPU
+    assert re.search(
+        ",1,,[0-9a-f]{8}\n", (project / "reports" / "x" / "csv" / "poses.csv").read_text()
+    )  # no memory of a GPU
     assert main.main([*SHORT, "--out", "r"]) == 0 and "continuing" in capsys.readouterr().out
     with contextlib.closing(sqlite3.connect(finished_run / "record.sqlite")) as db:
         assert db.execute("PRAGMA application_id").fetchone()[0] == database.APPLICATION_ID
+
+
+_PROBLEMS = "problem TEXT PRIMARY KEY, dataset TEXT, condition TEXT, points INTEGER, object TEXT, category TEXT, "
+_PROBLEMS += (
+    "angle_deg REAL, translation REAL, overlap REAL, symmetry TEXT, truth BLOB, source_pose BLOB, eval_points BLOB, "
+)
+_PROBLEMS += "digest BLOB"
+_OUTCOMES = (
+    "phase TEXT, method TEXT, problem TEXT, repeat INTEGER, kind TEXT, dataset TEXT, condition TEXT, points INTEGER, "
+)
+_OUTCOMES += (
+    "seed INTEGER, status TEXT, pose BLOB, time_ms REAL, peak_mb REAL, device TEXT, threads INTEGER, message TEXT, "
+)
+_OUTCOMES += "stages TEXT, notes TEXT"
+_BATCHES = ", batch INTEGER DEFAULT 1, gpu_memory_mb REAL DEFAULT NULL"
+EARLIER = {
+    1: (_PROBLEMS, _OUTCOMES),
+    2: (f"{_PROBLEMS}, information BLOB", _OUTCOMES),
+    3: (f"{_PROBLEMS}, information BLOB", _OUTCOMES + _BATCHES),
+    4: (f"{_PROBLEMS}, information BLOB, moments BLOB", _OUTCOMES + _BATCHES),
+}
+"""Columns of problems and outcomes by version of the schema, see docs/schema.md."""
+
+
+def as_version(file, version):
+    """Rewrite a database as the version of the schema stored it: other tables, and all evaluation points."""
+    problems, outcomes = ([column.split()[0] for column in text.split(", ")] for text in EARLIER[version])
+    with contextlib.closing(sqlite3.connect(file)) as db, db:
+        for table, text, names in zip(("problems", "outcomes"), EARLIER[version], (problems, outcomes), strict=True):
+            key = ", PRIMARY KEY (phase, method, problem, repeat)" if table == "outcomes" else ""
+            db.execute(f"CREATE TABLE old_{table} ({text}{key})")
+            db.execute(f"INSERT INTO old_{table} SELECT {', '.join(names)} FROM {table}")
+            db.execute(f"DROP TABLE {table}")
+            db.execute(f"ALTER TABLE old_{table} RENAME TO {table}")
+        if version < 4:  # points of the same problem, all of them
+            for key, head in db.execute("SELECT problem, eval_points FROM problems").fetchall():
+                points = np.frombuffer(head, np.float32).reshape(-1, 3)
+                db.execute("UPDATE problems SET eval_points = ? WHERE problem = ?", (points.tobytes(), key))
+    script(file, f"PRAGMA user_version = 0; PRAGMA application_id = {database.APPLICATION_ID if version > 3 else 0}")
+
+
+@pytest.mark.parametrize("version", EARLIER)
+def test_each_earlier_schema_is_read_unchanged_and_continued_as_the_latest(bench, tmp_path, version):
+    arguments = ["--methods", "good", "--problems", 2, "--conditions", "noisy"]
+    folder = bench(*arguments)
+    before = read_csv(folder, "poses")
+    as_version(folder / "record.sqlite", version)
+    old = tree(folder)
+    assert main.main(["report", "r", "--out", "x", "--no-as-good", "--plugins", str(PLUGINS)]) == 0
+    assert tree(folder) == old
+    kept = [name for name in before if name not in ("machine", "batch", "gpu_memory_mb")]
+    pd.testing.assert_frame_equal(read_csv(tmp_path / "reports" / "x" / "csv", "poses")[kept], before[kept])
+    with contextlib.closing(sqlite3.connect(folder / "record.sqlite")) as db, db:
+        db.execute("DELETE FROM outcomes WHERE problem LIKE '%1'")
+    bench(*arguments)
+    again = read_csv(folder, "poses")
+    pd.testing.assert_frame_equal(again[kept].drop(columns=TIME_COLUMNS), before[kept].drop(columns=TIME_COLUMNS))
+    assert again["machine"].fillna("").tolist() == ["", before["machine"][1]]
+    with contextlib.closing(sqlite3.connect(folder / "record.sqlite")) as db:
+        assert db.execute("PRAGMA user_version").fetchone()[0] == database.SCHEMA
+    assert json.loads((folder / "run.json").read_text())["schema"] == database.SCHEMA
+
+
+def test_a_database_of_a_later_version_is_one_line_and_unchanged(finished_run, project, capsys):
+    script(finished_run / "record.sqlite", f"PRAGMA user_version = {database.SCHEMA + 1}")
+    before = tree(project)
+    for command in ([*SHORT, "--out", "r"], ["report", "r", "--out", "x"]):
+        assert "a later version of this benchmark; update it" in refused(capsys, *command)
+        assert tree(project) == before
 
 
 def test_reading_writes_no_file_beside_a_database(finished_run, project):
@@ -304,7 +377,19 @@ def everything(number, status="ok", phase="accuracy"):
         "notes": {"a": [1]},
     }
     return Outcome(
-        "m", f"p{number}", status, phase, 6, 7, pose, device="cuda:0", threads=8, message="x", batch=9, **times
+        "m",
+        f"p{number}",
+        status,
+        phase,
+        6,
+        7,
+        pose,
+        device="cuda:0",
+        threads=8,
+        message="x",
+        batch=9,
+        machine="0a",
+        **times,
     )
 
 
@@ -317,7 +402,7 @@ def test_every_field_of_an_outcome_is_read_back(record):
     names = (
         "phase method problem repeat kind dataset condition points seed status time_ms peak_mb device threads message"
     )
-    names += " stages notes batch gpu_memory_mb pose"
+    names += " stages notes batch gpu_memory_mb machine pose"
     rows = record.db.execute(f"SELECT {names.replace(' ', ', ')} FROM outcomes ORDER BY method, problem").fetchall()
     by_name = [dict(zip(names.split(), row, strict=True)) for row in rows]
     assert len(rows) == 4 and np.frombuffer(by_name[0].pop("pose")).tolist() == np.arange(16.0).tolist()
@@ -341,6 +426,7 @@ def test_every_field_of_an_outcome_is_read_back(record):
         "notes": '{"a": [1]}',
         "batch": 9,
         "gpu_memory_mb": 3.5,
+        "machine": "0a",
     }
     assert (by_name[3]["kind"], by_name[3]["points"], by_name[3]["pose"], by_name[3]["batch"]) == ("local", 65, None, 1)
     assert record.finished_keys("accuracy") == {("m", "p0", 6), ("other", "p0", 0)}

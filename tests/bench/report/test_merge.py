@@ -1,0 +1,254 @@
+"""`bench.py merge`: shards become the undivided run, and runs that contradict each other are refused."""
+
+import contextlib
+import io
+import json
+import random
+import shutil
+import sqlite3
+
+import pandas as pd
+import pytest
+
+from bench.cli import main
+from bench.evaluation import aggregate
+from bench.evaluation.conventions import convention
+from bench.planning.catalog import Catalog
+from bench.planning.config import configuration_hash
+from bench.report import command
+from bench.report.merge import merge
+from bench.report.verify import REQUESTED_COLUMNS
+from bench.storage.csv_writer import csv_text
+from common.errors import InputError
+from tests.bench.command_line import PLUGINS, QUICK, read_csv, refused
+
+ARGUMENTS = "--methods good lottery halves oracle --conditions noisy clean --problems 5 --repeats 2".split()
+METHODS, CONDITIONS = ["good", "lottery", "halves"], ["noisy", "clean"]
+MEASURED = ("time_ms", "peak_mb", "stages")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The folder of an undivided run, never changed by a test."""
+    folder = tmp_path_factory.mktemp("merge")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr("bench.cli.main.write_report", lambda *_: None)
+        assert main.main([*QUICK, *ARGUMENTS, "--out", "whole"]) == 0
+    return folder / "results" / "whole"
+
+
+def edited(folder, *statements, run=None):
+    """Change the database of a run by SQL, and the facts of the run by a function."""
+    with contextlib.closing(sqlite3.connect(folder / "record.sqlite")) as db, db:
+        for statement in statements:
+            db.execute(*statement)
+        if run:
+            facts = json.loads(db.execute("SELECT value FROM meta WHERE key = 'run'").fetchone()[0])
+            run(facts)
+            facts["hash"] = configuration_hash(facts["config"])
+            for key, value in (("run", facts), ("hash", facts["hash"])):
+                db.execute("UPDATE meta SET value = ? WHERE key = ?", (json.dumps(value), key))
+    return folder
+
+
+def copied(whole, folder, *statements, run=None):
+    shutil.copytree(whole, folder)
+    return edited(folder, *statements, run=run)
+
+
+def of_methods(methods):
+    """A change of the facts of a run to those of a run of some of its methods."""
+
+    def change(facts):
+        facts["config"]["methods"] = methods
+        facts["methods"] = {name: facts["methods"][name] for name in methods}
+
+    return change
+
+
+def of_condition(name):
+    def change(facts):
+        facts["config"]["conditions"] = [name]
+        for fact in ("problem_sets", "kinds"):
+            facts[fact] = {group: entry for group, entry in facts[fact].items() if f"/{name}/" in group}
+
+    return change
+
+
+def shards(whole, folder, count, draw):
+    """Deal the calls of a run to `count` runs at random: by methods, by conditions, and the rest by problems and repeats."""
+    folders = []
+    for condition in CONDITIONS:
+        part = copied(whole, folder / condition, run=of_condition(condition))
+        for table in ("outcomes", "problems"):
+            edited(part, (f"DELETE FROM {table} WHERE condition != ?", (condition,)))
+        cut = draw.randint(1, len(METHODS) - 1)
+        for number, methods in enumerate((METHODS[:cut], METHODS[cut:])):
+            gone = [name for name in METHODS if name not in methods]
+            places = ",".join("?" * len(gone))
+            statement = (f"DELETE FROM outcomes WHERE method IN ({places})", gone)
+            folders.append(copied(part, folder / f"{condition}{number}", statement, run=of_methods(methods)))
+    pieces = []
+    for number, part in enumerate(folders):
+        with contextlib.closing(sqlite3.connect(part / "record.sqlite")) as db:
+            rows = [row for (row,) in db.execute("SELECT rowid FROM outcomes WHERE method != 'oracle'")]
+        draw.shuffle(rows)
+        each = count // len(folders)
+        for k in range(each):
+            kept = ",".join(map(str, rows[k::each]))
+            statement = (f"DELETE FROM outcomes WHERE method != 'oracle' AND rowid NOT IN ({kept or 'NULL'})",)
+            pieces.append(copied(part, folder / f"piece{number}-{k}", statement))
+    return pieces
+
+
+def content(folder, without=()):
+    """Everything in a database but some columns of the outcomes, and command and environment."""
+    with contextlib.closing(sqlite3.connect(folder / "record.sqlite")) as db:
+        names = [row[1] for row in db.execute("PRAGMA table_info(outcomes)")]
+        kept = ", ".join(name for name in names if name not in without)
+        rows = {
+            "outcomes": db.execute(f"SELECT {kept} FROM outcomes ORDER BY 1, 2, 3, 4").fetchall(),
+            "problems": db.execute("SELECT * FROM problems ORDER BY problem").fetchall(),
+        }
+        meta = {key: json.loads(value) for key, value in db.execute("SELECT key, value FROM meta")}
+    meta["run"] = {key: fact for key, fact in meta["run"].items() if key not in ("command", "environment", "parts")}
+    return rows | meta | {"finished": bool(meta.get("finished"))}
+
+
+def csvs(folder):
+    """The bytes of the CSVs that a run's database gives."""
+    out = folder.parent / f"{folder.name}-csvs"
+    return {
+        file.name: file.read_bytes()
+        for file in aggregate.write_csvs(aggregate.tables(command.read(folder), convention(None)), out)
+    }
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_twenty_shards_become_the_undivided_run_byte_for_byte(whole, tmp_path, seed):
+    draw = random.Random(seed)
+    pieces = shards(whole, tmp_path / "shards", 20, draw)
+    assert len(pieces) == 20
+    merged = tmp_path / "merged"
+    assert merge([*pieces, draw.choice(pieces)], merged, Catalog.of(None, PLUGINS)) == []  # one of them twice
+    assert content(merged) == content(whole)
+    assert csvs(merged) == csvs(copied(whole, tmp_path / "whole"))
+
+
+def test_runs_of_shards_become_the_undivided_run_but_for_times(whole, bench, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("bench.cli.main.write_report", lambda *_: None)
+    parts = [bench(*ARGUMENTS, "--shard", f"{k}/2", out=f"s{k}") for k in (1, 2)]
+    assert 0 < len(command.read(parts[1]).outcomes) < len(command.read(whole).outcomes)
+    assert "this is shard 2/2" in command.read(parts[1]).run["notes"][-1]
+    assert main.main(["merge", "s2", "s1", "--out", "m", "--plugins", str(PLUGINS)]) == 0
+    assert main.main(["verify", "m", "--budget", "0", "--plugins", str(PLUGINS)]) == 0
+    folder = tmp_path / "results" / "m"
+    assert content(folder, MEASURED) == content(whole, MEASURED)
+    frames = aggregate.tables(command.read(whole), convention(None))
+    for name in ("trials", "poses", "summary"):
+        ours = read_csv(folder, name)
+        theirs = pd.read_csv(io.BytesIO(csv_text(frames[name])))
+        kept = [c for c in ours if not c.startswith(("time_ms", "peak_mb")) and c not in REQUESTED_COLUMNS]
+        assert len(kept) > 20 and ours[kept].equals(theirs[kept]), name
+    assert "holds shard 2/2, not 1/2" in refused(capsys, *QUICK, *ARGUMENTS, "--shard", "1/2", "--out", "s2")
+    for text in ("3/2", "0/2", "2", "a/b", "-1/2"):
+        assert "such as 3/20" in refused(capsys, *QUICK, *ARGUMENTS, f"--shard={text}", "--out", "x")
+
+
+def test_times_keep_their_machine_and_are_not_averaged(whole, tmp_path):
+    second = "problem LIKE '%2'"
+    a = copied(whole, tmp_path / "a", (f"DELETE FROM outcomes WHERE method != 'oracle' AND {second}",))
+    there = (f"DELETE FROM outcomes WHERE method != 'oracle' AND NOT {second}",)
+    b = copied(whole, tmp_path / "b", there, ("UPDATE outcomes SET machine = 'other' WHERE method != 'oracle'",))
+    merge([a, b], tmp_path / "m", Catalog.of(None, PLUGINS))
+    frames = aggregate.tables(command.read(tmp_path / "m"), convention(None))
+    assert (
+        frames["summary"]
+        .query("method != 'oracle'")[["time_ms_median", "time_ms_p95", "time_ms_mean"]]
+        .isna()
+        .all(None)
+    )
+    assert frames["by_angle"].query("method != 'oracle'")["time_ms_median"].isna().all()
+    timed = frames["timing"].query("method == 'good' and angle_high - angle_low == 180")
+    assert timed["machine"].nunique() == 2 and timed["problems"].tolist() in ([8, 2], [2, 8])
+    alone = aggregate.of_one_machine(frames["timing"].query("method == 'good'"))
+    assert alone["machine"].nunique() == 1
+    assert frames["summary"]["recall"].equals(
+        aggregate.tables(command.read(whole), convention(None))["summary"]["recall"]
+    )
+
+
+def test_an_incomplete_union_is_marked_and_lists_what_is_missing(whole, tmp_path):
+    a = copied(whole, tmp_path / "a", ("DELETE FROM outcomes WHERE method != 'good'",), run=of_methods(["good"]))
+    gone = ("DELETE FROM outcomes WHERE method != 'halves' OR condition != 'noisy'",)
+    b = copied(whole, tmp_path / "b", gone, run=of_methods(["halves"]))
+    missing = merge([a, b], tmp_path / "m", Catalog.of(None, PLUGINS))
+    assert "halves has outcomes of 0 problems of blobs/clean/60, not of 5" in missing
+    notes = command.read(tmp_path / "m").run["notes"]
+    assert any("stopped before its end" in note for note in notes)
+
+
+def test_a_skipped_outcome_gives_way_to_one_that_was_run(whole, tmp_path):
+    absent = "UPDATE outcomes SET status = 'skipped', pose = NULL, message = 'missing' WHERE method = 'halves'"
+    a = copied(whole, tmp_path / "a", (absent,), run=lambda facts: facts["unavailable"].update(halves="missing"))
+    for number, order in enumerate(([a, whole], [whole, a])):
+        assert merge(order, tmp_path / f"m{number}", Catalog.of(None, PLUGINS)) == []
+        assert content(tmp_path / f"m{number}") == content(whole)
+
+
+OTHER_TIME = "UPDATE outcomes SET time_ms = time_ms + 1 WHERE method = 'good' AND problem LIKE '%noisy%3'"
+OTHER_POSE = "UPDATE outcomes SET pose = zeroblob(128) WHERE method = 'good' AND problem LIKE '%noisy%3'"
+OTHER_STATUS = "UPDATE outcomes SET status = 'timeout' WHERE method = 'good' AND problem LIKE '%noisy%3'"
+OTHER_DIGEST = "UPDATE problems SET digest = zeroblob(32) WHERE problem LIKE '%noisy%3'"
+OTHER_CODE = "UPDATE meta SET value = replace(value, 'good.py\": \"', 'good.py\": \"0') WHERE key = 'code'"
+
+
+def other_set(facts):
+    facts["problem_sets"]["blobs/noisy/60"] = "0" * 64
+
+
+CONFLICTS = {
+    "time": ([OTHER_TIME], None, r"a and b: good on blobs/noisy/60/00003 \(accuracy, repeat 0\) was run twice"),
+    "pose": ([OTHER_POSE], None, r"a and b: good on blobs/noisy/60/00003 .* has two poses"),
+    "status": ([OTHER_STATUS], None, r"a and b: good on blobs/noisy/60/00003 .* ended with ok and with timeout"),
+    "problem": ([OTHER_DIGEST], None, "a and b: problem blobs/noisy/60/00003 has different clouds"),
+    "set": ([], other_set, r"a and b: blobs/noisy/60 has other problems \(another SHA-256\)"),
+    "seed": ([], lambda facts: facts["config"].update(seed=1), "a and b: differ in seed: 0 → 1"),
+    "limit": ([], lambda facts: facts["config"].update(timeout=7), "a and b: differ in timeout: 120 → 7"),
+    "code": ([OTHER_CODE], None, r"a and b: good has other code \(.*good.py\)"),
+    "weights": (
+        [],
+        lambda facts: facts["setup"].update({"good on blobs": {"w.pth sha256": "1"}}),
+        "a and b: good on blobs has other weights",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CONFLICTS)
+def test_a_conflict_is_named_and_nothing_is_written(whole, tmp_path, what):
+    statements, run, says = CONFLICTS[what]
+    weights = {"good on blobs": {"w.pth sha256": "0"}}
+    a = copied(whole, tmp_path / "a", run=(lambda facts: facts["setup"].update(weights)) if what == "weights" else None)
+    b = copied(whole, tmp_path / "b", *((statement,) for statement in statements), run=run)
+    with pytest.raises(InputError, match=says):
+        merge([a, b], tmp_path / "m", Catalog.of(None, PLUGINS))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_bad_folders_are_one_line(whole, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "record.sqlite").write_text("no database" * 50)
+    copied(whole, tmp_path / "later", ("PRAGMA user_version = 99",))
+    copied(whole, tmp_path / "old", ("ALTER TABLE outcomes DROP COLUMN kind",))
+    for name, says in {
+        "absent": "no record.sqlite",
+        "text": "not an SQLite file",
+        "later": "a later version of this benchmark",
+        "old": "a results database of an older version, with columns missing",
+    }.items():
+        error = refused(capsys, "merge", whole, tmp_path / name, "--out", "m", "--plugins", PLUGINS)
+        assert says in error and name in error
+    shutil.copytree(whole, tmp_path / "results" / "m")
+    assert "m: exists already" in refused(capsys, "merge", whole, "--out", "m", "--plugins", PLUGINS)

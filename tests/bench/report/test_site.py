@@ -1,0 +1,129 @@
+"""`bench.py publish`: a static site of several runs; the same test data in a browser are in tests/browser/test_site.py."""
+
+import json
+import shutil
+
+import pytest
+
+from bench.cli import main
+from bench.evaluation import aggregate
+from bench.evaluation.conventions import convention
+from bench.report import site
+from bench.report.verify import digests
+from bench.storage.csv_writer import read_csv
+from tests.bench.command_line import refused, tree
+from tests.bench.synthetic_run import HOSTILE, as_loaded, synthetic_run
+
+
+def write_run(folder, number=0, seed=0, verdict=None, methods=("icp", "fgr", HOSTILE)):
+    """Write the files of a synthetic run that ended on day `number`, on a machine of five."""
+    loaded = as_loaded(*synthetic_run(n=20, sizes=(1024,), methods=methods, conditions=("clean", "noisy"), seed=seed))
+    loaded.run["config"] |= {"device": "cpu"}
+    machines = {"0a": {"cpu": f"processor {number % 5}", "cores": 2, "os": "Linux"}}
+    facts = loaded.run | {"finished": f"2026-01-{number + 1:02d}T00:00:00", "machines": machines}
+    facts["environment"] = facts["environment"] | {"commit": f"c{number}"}
+    loaded.outcomes["machine"] = "0a"
+    aggregate.write_csvs(aggregate.tables(loaded, convention(None)), folder)
+    (folder / "run.json").write_text(json.dumps(facts))
+    if verdict:
+        findings = [{"check": "tables", "verdict": verdict, "detail": "as claimed"}]
+        content = {"verdict": verdict, "findings": findings, "files": digests(folder)}
+        (folder / "verify.json").write_text(json.dumps(content))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two runs on the same problems, one of them verified, and one on others; never changed by a test."""
+    place = tmp_path_factory.mktemp("site")
+    return [
+        write_run(place / "a", 0, verdict="verified"),
+        write_run(place / "b", 1),
+        write_run(place / "c", 2, seed=1, verdict="refused"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def published(runs, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("published") / "site"
+    assert main.main(["publish", *map(str, runs), "--site", str(folder)]) == 0
+    return folder
+
+
+def test_rows_are_those_of_the_summaries_and_of_the_times_alone(runs, published):
+    rows = json.loads((published / "leaderboard.json").read_text())
+    summary, timing = (read_csv(runs[0] / f"{name}.csv") for name in ("summary", "timing"))
+    assert len(rows) == 3 * 2 * 3 and len(read_csv(published / "leaderboard.csv")) == len(rows)
+    for row in (row for row in rows if row["run"] == "a"):
+        dataset, condition, points = row["group"].split("/")
+        key = {"method": row["method"], "condition": condition, "points": int(points), "dataset": dataset}
+        own = next(r for r in summary.to_dict("records") if key.items() <= r.items())
+        assert [row[n] for n in ("recall", "recall_low", "problems", "answered")] == [
+            own[n] for n in ("recall", "recall_low", "problems", "answered")
+        ]
+        alone = timing[(timing["method"] == row["method"]) & (timing["points"] == 1024)]
+        whole = alone[(alone["angle_low"] == 0) & (alone["angle_high"] == 180)]
+        assert row["time_ms"] == pytest.approx(whole["time_ms_median"].iloc[0])
+        assert (row["processor"], row["commit"], row["task"]) == ("processor 0", "c0", f"objects, {condition}")
+    assert {(row["run"], row["verified"]) for row in rows} == {("a", "verified"), ("b", "unverified"), ("c", "refused")}
+
+
+def test_the_latest_run_of_a_method_on_the_same_problems_is_shown_and_earlier_ones_are_history(published):
+    rows = json.loads((published / "leaderboard.json").read_text())
+    assert {(row["run"], row["latest"]) for row in rows} == {("a", False), ("b", False), ("c", True)}
+    page = (published / "index.html").read_text()
+    assert page.count('class="earlier" hidden') == 12 and page.count("<h2>") == 2
+
+
+def test_other_problems_of_one_name_are_in_another_table(runs, tmp_path):
+    shutil.copytree(runs[0], tmp_path / "d")
+    facts = json.loads((tmp_path / "d" / "run.json").read_text())
+    facts["problem_sets"] = dict.fromkeys(facts["problem_sets"], "f" * 64)
+    (tmp_path / "d" / "run.json").write_text(json.dumps(facts))
+    site.publish([runs[1], tmp_path / "d"], tmp_path / "s", main_catalog())
+    rows = json.loads((tmp_path / "s" / "leaderboard.json").read_text())
+    assert all(row["latest"] for row in rows)
+    assert {row["verified"] for row in rows if row["run"] == "d"} == {"unverified"}  # its verdict is of other files
+    assert (tmp_path / "s" / "index.html").read_text().count('<table class="board">') == 4
+
+
+def main_catalog():
+    from bench.planning.catalog import Catalog
+
+    return Catalog.of()
+
+
+def test_each_row_leads_to_its_run_its_problems_and_their_poses(runs, published):
+    page = (published / "index.html").read_text()
+    assert 'href="runs/a/index.html#modelnet40/clean/1024%09icp"' in page
+    text = (published / "runs" / "a" / "index.html").read_text()
+    data = json.loads(text.split('id="data">')[1].split("</script>")[0])
+    trials, poses = (read_csv(runs[0] / f"{name}.csv") for name in ("trials", "poses"))
+    shown = json.loads((published / "runs" / "a" / "poses.js").read_text().split("=", 1)[1].rstrip(";\n"))
+    first = trials[(trials["method"] == "icp") & (trials["status"] == "ok")].iloc[0]
+    own = data["trials"][f"{first['dataset']}/{first['condition']}/{first['points']}"]
+    answer = own["methods"]["icp\t0"][own["problems"].index(first["problem"])]
+    assert answer == pytest.approx(first["rmse"], rel=1e-2)
+    chosen = poses.query("phase == 'accuracy' and method == 'icp'").set_index("problem").loc[first["problem"]]
+    assert shown[f"icp\t{first['problem']}\t0"][3] == chosen["t03"]
+    assert HOSTILE not in page and "<script>alert" not in text
+
+
+def test_nothing_is_loaded_from_elsewhere(published):
+    for file in published.rglob("*.html"):
+        text = file.read_text()
+        assert "http:" not in text and "https:" not in text and "src=" not in text.split("<script>")[0]
+
+
+def test_a_folder_with_other_files_and_bad_runs_are_one_line(runs, published, tmp_path, capsys):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "index.html").write_text("<title>mine</title>")
+    before = tree(tmp_path)
+    assert "thesis: holds index.html" in refused(capsys, "publish", runs[0], "--site", tmp_path / "thesis")
+    assert "two runs are named a" in refused(capsys, "publish", runs[0], runs[0], "--site", tmp_path / "s")
+    assert "run.json: is missing" in refused(capsys, "publish", tmp_path, "--site", tmp_path / "s")
+    assert tree(tmp_path) == before
+    shutil.copytree(runs[0], tmp_path / "bad")
+    (tmp_path / "bad" / "verify.json").write_text("{")
+    assert "verify.json" in refused(capsys, "publish", tmp_path / "bad", "--site", tmp_path / "s")
+    assert main.main(["publish", str(runs[0]), "--site", str(published), "--no-poses"]) == 0  # a site is replaced
