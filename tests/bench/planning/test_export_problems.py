@@ -33,17 +33,15 @@ def bench(tmp_path, monkeypatch, capsys):
 
 
 def test_a_disk_that_gets_full_is_one_line_and_leaves_no_file(bench, tmp_path):
-    """A limit on the size of files stands for the full disk; HDF5 alone would crash at the end of the process."""
+    """The limit on the size of files acts as the full disk; HDF5 alone would crash at the end of the process."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
     try:
         error = bench("problems", *BLOBS, "--conditions", "noisy", "--export", "p.h5", expect=2)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert (
-        error
-        == "bench.py: --export p.h5: the file may not grow further; raise the limit on file sizes, then run the same command again\n"
-    )
+    assert error.startswith("bench.py: --export p.h5: the file may not grow further; raise the limit on file sizes")
+    assert error.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 
