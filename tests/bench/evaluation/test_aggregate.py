@@ -9,6 +9,7 @@ from bench.evaluation import aggregate, metrics
 from bench.evaluation.conventions import CONVENTIONS
 from bench.evaluation.loader import GROUP_COLUMNS, POSE_COLUMNS
 from bench.storage.csv_writer import csv_text
+from common.errors import InputError
 from tests.bench.synthetic_run import as_loaded, synthetic_run
 
 CRITERION = CONVENTIONS["deepgmr"]
@@ -214,3 +215,25 @@ def test_a_run_of_nothing_but_skips(synthetic):
         assert (frames["summary"]["problems"] == 0).all() and (frames["summary"]["skipped"] == 5).all()
         assert frames["summary"]["recall"].isna().all()
         assert len(frames["trials"]) == 5 and len(frames["cdf"]) == 0 and len(frames["timing"]) == 0
+
+
+def test_parquet_has_the_tables_with_their_types(loaded_for_parquet, tmp_path):
+    pytest.importorskip("pyarrow", reason="pyarrow is missing: pip install -r requirements-dev.txt")
+    frames = aggregate.tables(loaded_for_parquet, CONVENTIONS["deepgmr"])
+    files = aggregate.write_parquet(frames, tmp_path)
+    assert [file.stem for file in files] == list(frames)
+    for file in files:
+        pd.testing.assert_frame_equal(
+            pd.read_parquet(file), frames[file.stem], check_dtype=False, check_categorical=False
+        )
+
+
+def test_parquet_without_pyarrow_is_one_line(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(InputError, match="--parquet: package pyarrow is missing; pip install pyarrow"):
+        aggregate.require_parquet()
+
+
+@pytest.fixture
+def loaded_for_parquet():
+    return as_loaded(*synthetic_run(n=6, sizes=(256,), methods=("icp",), conditions=("noisy",)))
