@@ -1,7 +1,7 @@
 # The main commands are `make bench` and `make test`. They install what they need into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
-ARGS ?= --methods all
+ARGS ?= --methods all --device auto
 FAULTS ?= --sample 0
 LOCK ?=
 
@@ -44,10 +44,11 @@ $(BIN)/python:
 	$(PYTHON) -m venv .venv
 
 .venv/run.done: requirements.txt | $(BIN)/python
-	@echo "installing the packages into .venv: about 2 GB, a few minutes"
+	@echo "installing the packages into .venv: 2 GB with a CPU build of torch, more with a CUDA build (docs/install.md); a few minutes"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(LOCK) -r requirements.txt
 	-@$(BIN)/python -m methods.native.teaser  # builds TEASER++, or prints why it is unavailable; no other method needs it
 	-@$(BIN)/python -m methods.native.rri  # builds the kernel of DeepGMR's features, or prints why torch computes them
+	-@$(BIN)/python -m methods.native.fpfh  # builds the kernel of FPFH features, or prints why Open3D computes them
 	-@$(BIN)/python -m methods.native.search  # builds the kernel of the search over poses, or prints why NumPy computes it
 	@touch $@
 

@@ -24,6 +24,7 @@ from bench.planning.catalog import Catalog
 from bench.planning.tasks import domain_of
 from bench.storage.outcome import Phase, Status
 from common import specs
+from common.devices import CPU
 from common.errors import InputError, unknown
 from common.files import write_atomically
 from common.keys import rng as rng_of
@@ -66,6 +67,7 @@ class TuneRequest:
         name: name of the settings.
         catalog: registries of methods and data sets.
         command: command line, stored with the settings.
+        device: that the method may use, as resolved by `common.devices`.
     """
 
     method: str
@@ -78,6 +80,7 @@ class TuneRequest:
     name: str
     catalog: Catalog
     command: str
+    device: str = CPU
 
 
 @dataclass(frozen=True)
@@ -270,7 +273,8 @@ def start_method(request: TuneRequest) -> MethodProcess:
     """
     dataset = request.catalog.data.spec(request.dataset).objects()
     domain = domain_of(dataset, condition(request.condition))
-    setup = MethodSetup(request.catalog.methods.spec(request.method), domain, seed=request.seed, kind=dataset.kind)
+    method = request.catalog.methods.spec(request.method)
+    setup = MethodSetup(method, domain, method.device_on(request.device), seed=request.seed, kind=dataset.kind)
     process = MethodProcess(setup, Limits(request.timeout, MEMORY_GB))
     ready = process.start()
     if ready.status != Status.OK:

@@ -32,23 +32,26 @@ class DeepGMR(GmrMethod):
         """Compute T_target_source (B, 4, 4) of B centred clouds (1, N, 3) and (1, M, 3)."""
         import torch
 
-        from methods.nn.gmm import align, mixture
+        from methods.nn.gmm import align, mixture_of, moments
         from methods.nn.pair_batch import PairBatch
         from methods.nn.threads import max_threads, single_threaded, thread_map
 
         net: GmrNet = self.state["net"]
         with torch.inference_mode(), single_threaded(max_threads()):
-            clouds = PairBatch.of(sources, targets, joint=not self.untrained)
+            clouds = PairBatch.of(sources, targets, joint=not self.untrained).to(self.state["device"])
             with self.stage("features"):  # Sec. 4.4: rigorously rotation-invariant (RRI) features
                 features = clouds.map(net.features)
             with self.stage("network"):  # Sec. 4.1: correspondence network f_ψ, Γ = [γ_ij]
                 gamma = features.map_network(net)
             with self.stage("solve"):
                 # Sec. 4.2: M_Θ, Eqs. 7 to 9, from the coordinates, not the features
-                of_each = list(zip(gamma.split(), clouds.split(), strict=True))
-                source, target = thread_map(lambda pair: mixture(pair[0].double(), pair[1].double()), of_each)
+                both = (gamma.split(), clouds.split()) if clouds.on_cpu else (gamma.tensors, clouds.tensors)
+                of_each = list(zip(*both, strict=True))
+                sums = PairBatch(thread_map(lambda pair: moments(pair[0].double(), pair[1].double()), of_each))
+                sizes = sources[0].shape[1], targets[0].shape[1]
+                source, target = (mixture_of(*one) for one in zip(sums.to_host().split(), sizes, strict=True))
                 # Sec. 4.3: M_T, Eq. 17, by a weighted SVD (supplement, "SVD Solution")
-                T: NDArray[np.float64] = align(source, target, net.config.centring).cpu().numpy()
+                T: NDArray[np.float64] = align(source, target, net.config.centring).numpy()
         return T
 
 

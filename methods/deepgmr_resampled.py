@@ -58,17 +58,23 @@ class DeepGMRResampled(GmrMethod):
         import torch
 
         from methods.nn.aligned import SHARE
+        from methods.nn.gmm import align, mixture_of, moments
+        from methods.nn.pair_batch import PairBatch, to_device
         from methods.nn.threads import max_threads, single_threaded
 
         net = self.state["net"]
         with self.stage("features"):
             source_input, target_inputs = self._network_inputs(source, target)
+            inputs = to_device((source_input, target_inputs, source, target), self.state["device"])
         with torch.inference_mode(), single_threaded(max_threads()):
             with self.stage("network"):
-                gamma = net(source_input), net(target_inputs)
+                gamma = net(inputs[0]), net(inputs[1])
             with self.stage("solve"):
-                repeated = [x.expand(len(target_inputs), -1, -1) for x in (gamma[0], source, target)]
-                T = net.poses((repeated[0], gamma[1]), (repeated[1], repeated[2]))[0].cpu().numpy()
+                count = len(target_inputs)
+                points = inputs[2].double(), inputs[3].double().expand(count, -1, -1)
+                sums = PairBatch([moments(g.double(), x) for g, x in zip(gamma, points, strict=True)]).to_host()
+                first = mixture_of(sums.tensors[0].expand(count, -1, -1), source.shape[1])
+                T = align(first, mixture_of(sums.tensors[1], target.shape[1]), net.config.centring).numpy()
         with self.stage("matching"):
             clouds = _as_float64(source), _as_float64(target)
             residuals = distances(*clouds, T[:, :3, :3], T[:, :3, 3], SHARE, _RANKING_POINTS)

@@ -59,10 +59,6 @@ class Hgmr(Method):
             if not 0 <= getattr(self, name) < np.inf:
                 raise InputError(f"hgmr[{name}={getattr(self, name)}]: below 0 or not finite; 0 means none")
 
-    def setup(self, device: str, seed: int, domain: str) -> None:
-        """Store the device, "cpu" or "cuda", on which trees are fitted and used."""
-        self.state["device"] = device
-
     def register(self, source: Cloud, target: Cloud, init: Pose | None = None) -> Pose:
         """Refine `init` (4, 4), by default the identity between the original clouds (not matched centroids).
 
@@ -73,9 +69,8 @@ class Hgmr(Method):
         from methods.geometry import hgmm
 
         pair = unit_pair(source, target)
-        device = self.state.get("device", "cpu")
         start = pair.to_unit(np.eye(4) if init is None else init)
-        points, target_points, T = (torch.as_tensor(x, device=device) for x in (pair.source, pair.target, start))
+        points, target_points, T = (torch.as_tensor(x) for x in (pair.source, pair.target, start))
         fit = hgmm.FitParameters(self.levels, self.floor**2, self.flatness, self.least_points, FIT_ITERATIONS, FIT_GAIN)
         search = hgmm.SearchParameters(self.blur, self.floor, self.outliers, self.iterations, self.tolerance, DAMPING)
         with torch.inference_mode():
@@ -84,4 +79,4 @@ class Hgmr(Method):
             with self.stage("solve"):
                 alignment = hgmm.align(tree, points, T, search)
         self.note(confidence=alignment.share, iterations=alignment.iterations, converged=alignment.converged)
-        return pair.to_original(alignment.T.cpu().numpy())
+        return pair.to_original(alignment.T.numpy())

@@ -5,20 +5,19 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from methods.base import Cloud, LogUniform, NoSolution, Pose
+from methods.base import LogUniform, NoSolution
 from methods.geometry.compatibility import (
     Floats,
     Hypotheses,
-    best_hypothesis,
     length_differences,
-    refined,
     second_order,
     weighted_poses,
 )
-from methods.geometry.features import FeatureMethod, Points
+from methods.geometry.compatible_matches import CompatibleMatchesMethod
+from methods.geometry.features import Points
 
 
-class Mac(FeatureMethod):
+class Mac(CompatibleMatchesMethod):
     """Fit a pose to a maximal clique of compatible FPFH matches around each of the best matches, and choose the best pose.
 
     The paper enumerates all maximal cliques and keeps, for each match, the heaviest that contains it. Here a clique is
@@ -26,40 +25,24 @@ class Mac(FeatureMethod):
     maximal, but not always the heaviest.
 
     Parameters:
-        tolerance: maximum residual of an inlier; None: by the kind of the data, .06 for objects.
         strictness: maximum difference of two distances of compatible matches, relative to the tolerance.
         cliques: number of matches around which a clique is grown.
         largest: number of matches at which a clique grows no further: a pose gains little from more.
-        limit: maximum number of matches, evenly subsampled (memory grows with the square).
     """
 
-    requires = ("open3d",)
-    search = {"tolerance": LogUniform(0.02, 0.2), "strictness": LogUniform(0.2, 1.0), "cliques": (100, 200, 400)}
+    search = {"strictness": LogUniform(0.2, 1.0), "cliques": (100, 200, 400)}
 
-    tolerance: float | None = None
     strictness: float = 0.5
     cliques: int = 200
     largest: int = 100
-    limit: int = 2000
 
-    def register(self, source: Cloud, target: Cloud) -> Pose:
-        """See `Method.register`."""
-        pair, settings = self.prepared(source, target)
-        p, q = self.matched_points(pair, settings, self.limit, mutual=False)
-        tolerance = self.inlier_distance(self.tolerance, settings)
-        with self.stage("solve"):
-            poses = self.hypotheses(p, q, self.strictness * tolerance)
-            T, inliers = refined(best_hypothesis(poses, p, q, tolerance), p, q, tolerance)
-        self.note(inliers=inliers, confidence=inliers / len(p))
-        return pair.to_original(T)
-
-    def hypotheses(self, p: Points, q: Points, difference: float) -> Hypotheses:
-        """Return the poses of cliques of matches p to q (K, 3), whose distances differ by less than a difference.
+    def hypotheses(self, p: Points, q: Points, tolerance: float) -> Hypotheses:
+        """Return the poses of cliques of matches p to q (K, 3).
 
         Raises:
             NoSolution: no clique has 3 matches.
         """
-        weights = second_order(length_differences(p, q) < difference)
+        weights = second_order(length_differences(p, q) < self.strictness * tolerance)
         strength = weights.sum(axis=1)
         starts = np.argsort(-strength, kind="stable")[: self.cliques]
         members = np.unique(grown_cliques(weights, starts, self.largest), axis=0)

@@ -41,12 +41,15 @@ class PointNetLK(Learned):
         """Refine `init` (4, 4), by default centroid on centroid without rotation."""
         import torch
 
+        from methods.nn.pair_batch import to_device
+
         net: LkNet = self.state["net"]
         pair = self.normalise(source, target)
         start = None if init is None else self.normalised_pose(init, pair)
         with self.stage("refine"), torch.inference_mode():
-            prepared = net.prepare(pair.source, pair.target)
-            T = net.estimate(prepared, pair.source, pair.target, start).T[0].cpu().numpy()
+            on_device = to_device((pair.source, pair.target), self.state["device"])
+            prepared = net.prepare(*on_device)
+            T = net.estimate(prepared, on_device[0], on_device[1], start).T[0].cpu().numpy()
         return pair.denormalise(T)
 
     def normalised_pose(self, T: Pose, pair: NormalisedPair) -> Tensor:

@@ -5,55 +5,38 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from methods.base import Cloud, LogUniform, Pose
 from methods.geometry.compatibility import (
     Floats,
     Hypotheses,
-    best_hypothesis,
     leading_eigenvectors,
     length_differences,
-    refined,
     strongest,
     weighted_poses,
 )
-from methods.geometry.features import FeatureMethod, Points
+from methods.geometry.compatible_matches import CompatibleMatchesMethod
+from methods.geometry.features import Points
 
 POWER_ITERATIONS = 5
 """Iterations for the confidence of all matches, which take a third of the solver's time."""
 
 
-class Sc2Pcr(FeatureMethod):
+class Sc2Pcr(CompatibleMatchesMethod):
     """Fit a pose to the matches that are most compatible with each of the best FPFH matches, and choose the best pose.
 
-    The first-order compatibility of two matches is whether the distance between them is equal in both clouds. The second
-    order of two compatible matches is the number of matches compatible with both, which separates correct matches better.
+    The first-order compatibility of two matches is whether the distance between them is equal in both clouds, to the
+    tolerance. The second order of two compatible matches is the number of matches compatible with both, which separates
+    correct matches better.
 
     Parameters:
-        tolerance: maximum difference of two distances, and the maximum residual of an inlier; None: by the kind of the data,
-            .06 for objects.
         seeds: share of the matches around which poses are fitted.
         wide, narrow: matches kept around a seed by the compatibility with all matches, then by that within those kept.
-        limit: maximum number of matches, evenly subsampled (memory grows with the square).
     """
 
-    requires = ("open3d",)
-    search = {"tolerance": LogUniform(0.02, 0.2), "seeds": (0.05, 0.1, 0.2), "wide": (20, 30, 50)}
+    search = {"seeds": (0.05, 0.1, 0.2), "wide": (20, 30, 50)}
 
-    tolerance: float | None = None
     seeds: float = 0.1
     wide: int = 30
     narrow: int = 20
-    limit: int = 2000
-
-    def register(self, source: Cloud, target: Cloud) -> Pose:
-        """See `Method.register`."""
-        pair, settings = self.prepared(source, target)
-        p, q = self.matched_points(pair, settings, self.limit, mutual=False)
-        tolerance = self.inlier_distance(self.tolerance, settings)
-        with self.stage("solve"):
-            T, inliers = refined(best_hypothesis(self.hypotheses(p, q, tolerance), p, q, tolerance), p, q, tolerance)
-        self.note(inliers=inliers, confidence=inliers / len(p))
-        return pair.to_original(T)
 
     def hypotheses(self, p: Points, q: Points, tolerance: float) -> Hypotheses:
         """Return a pose for each seed of matches p to q (K, 3)."""
@@ -65,15 +48,14 @@ class Sc2Pcr(FeatureMethod):
         second = hard[seeds] @ hard
         second *= hard[seeds]
         wide = strongest(second, self.wide)
-        narrow = self._narrowed(p[wide], q[wide], wide, tolerance)
-        near_p, near_q = p[narrow], q[narrow]
-        weights = leading_eigenvectors(soft_compatibility(_local_differences(near_p, near_q), tolerance))
-        return weighted_poses(near_p, near_q, weights.astype(np.float64) + 1e-9)
+        narrow = self._narrowed(hard, wide)
+        weights = leading_eigenvectors(_within(soft, narrow))
+        return weighted_poses(p[narrow], q[narrow], weights.astype(np.float64) + 1e-9)
 
-    def _narrowed(self, p: Points, q: Points, rows: NDArray[np.intp], tolerance: float) -> NDArray[np.intp]:
-        """Keep the rows (B, narrow) of the matches (B, wide, 3) that agree best with the seed within their set."""
-        hard = (_local_differences(p, q) < tolerance).astype(np.float32)
-        local = np.matmul(hard[:, :1], hard)[:, 0] * hard[:, 0]
+    def _narrowed(self, compatible: Floats, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Keep the rows (B, narrow) of sets of matches (B, wide) that agree best with the first within their set."""
+        near = _within(compatible, rows)
+        local = np.matmul(near[:, :1], near)[:, 0] * near[:, 0]
         return np.take_along_axis(rows, strongest(local, self.narrow), axis=1)
 
 
@@ -96,9 +78,6 @@ def best_separated(scores: Floats, points: Points, distance: float, count: int) 
     return np.lexsort((-scores, ~maximum))[:count]
 
 
-def _local_differences(p: Points, q: Points) -> Floats:
-    """Return (B, k, k) the differences of distances within B sets of matches (B, k, 3)."""
-    lengths = [
-        np.linalg.norm(x[:, :, None] - x[:, None], axis=-1) for x in (p.astype(np.float32), q.astype(np.float32))
-    ]
-    return np.abs(lengths[0] - lengths[1])
+def _within(matrix: Floats, rows: NDArray[np.intp]) -> Floats:
+    """Return the parts (B, k, k) of a matrix (K, K) between the rows of B sets (B, k)."""
+    return matrix[rows[:, :, None], rows[:, None, :]]

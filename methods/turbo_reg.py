@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from methods.base import Cloud, LogUniform, NoSolution, Pose
+from methods.base import LogUniform, NoSolution
 from methods.geometry.compatibility import (
     Hypotheses,
-    best_hypothesis,
     length_differences,
-    refined,
     second_order,
     strongest,
     weighted_poses,
 )
-from methods.geometry.features import FeatureMethod, Points
+from methods.geometry.compatible_matches import CompatibleMatchesMethod
+from methods.geometry.features import Points
 
 
-class TurboReg(FeatureMethod):
+class TurboReg(CompatibleMatchesMethod):
     """Complete the most compatible pairs of FPFH matches to triangles, and choose the pose of the triangle with the best score.
 
     Two matches are connected if the distance between them is equal in both clouds, with the number of matches connected
@@ -25,40 +24,24 @@ class TurboReg(FeatureMethod):
     weights to its two ends.
 
     Parameters:
-        tolerance: maximum residual of an inlier; None: by the kind of the data, .06 for objects.
         strictness: maximum difference of two distances of connected matches, relative to the tolerance.
         pivots: number of pairs that are completed.
         triangles: triangles of each pivot.
-        limit: maximum number of matches, evenly subsampled (memory grows with the square).
     """
 
-    requires = ("open3d",)
-    search = {"tolerance": LogUniform(0.02, 0.2), "strictness": LogUniform(0.2, 1.0), "pivots": (500, 1000, 2000)}
+    search = {"strictness": LogUniform(0.2, 1.0), "pivots": (500, 1000, 2000)}
 
-    tolerance: float | None = None
     strictness: float = 0.5
     pivots: int = 1000
     triangles: int = 2
-    limit: int = 2000
 
-    def register(self, source: Cloud, target: Cloud) -> Pose:
-        """See `Method.register`."""
-        pair, settings = self.prepared(source, target)
-        p, q = self.matched_points(pair, settings, self.limit, mutual=False)
-        tolerance = self.inlier_distance(self.tolerance, settings)
-        with self.stage("solve"):
-            poses = self.hypotheses(p, q, self.strictness * tolerance)
-            T, inliers = refined(best_hypothesis(poses, p, q, tolerance), p, q, tolerance)
-        self.note(inliers=inliers, confidence=inliers / len(p))
-        return pair.to_original(T)
-
-    def hypotheses(self, p: Points, q: Points, difference: float) -> Hypotheses:
-        """Return the poses of the triangles of matches p to q (K, 3), whose sides differ by less than a difference.
+    def hypotheses(self, p: Points, q: Points, tolerance: float) -> Hypotheses:
+        """Return the poses of the triangles of matches p to q (K, 3).
 
         Raises:
             NoSolution: no three matches are connected.
         """
-        weights = second_order(length_differences(p, q) < difference)
+        weights = second_order(length_differences(p, q) < self.strictness * tolerance)
         pairs = np.flatnonzero(np.triu(weights, 1))
         values = weights.ravel()[pairs]
         if len(pairs) > self.pivots:

@@ -40,7 +40,7 @@ METHODS = {"min": "max", "max": "min", "any": "all", "all": "any", "mean": "max"
 KEEPS_VALUE = {"float", "int", "str", "bool", "list", "tuple", "dict", "set", "map", "asarray", "ascontiguousarray"}
 KEEPS_VALUE |= {"array", "astype", "cast", "iter", "TableCell", "Text"}
 """Calls that are not dropped: they convert the type of their first argument and keep its value."""
-COMMUTES = {"min", "max", "minimum", "maximum", "hypot", "suppress"}
+COMMUTES = {"min", "max", "minimum", "maximum", "hypot", "suppress", "rmse"}
 """Calls whose first two arguments are not swapped: the result is the same, or the call fails wherever it is reached."""
 EXCLUDED_KEYWORDS = {
     "strict": "guards lengths that are equal",
@@ -49,11 +49,14 @@ EXCLUDED_KEYWORDS = {
     "compare": "how objects of a data class compare: those of one name are equal",
     "timeout": "a duration of waiting",
     "daemon": "matters only if the process ends unexpectedly",
+    "cancel_futures": "work that nobody waits for any more when a run is interrupted",
     "dtype": "a type, not a value",
     "writable": "guards the direction of a pipe",
     "readable": "guards the direction of a pipe",
+    "duplex": "guards the direction of a pipe",
     **dict.fromkeys(
-        "color figsize fontsize labelspacing handlelength rotation linewidth markersize zorder alpha padding pad_edge width "
+        "color figsize fontsize aspect pad justify "
+        "labelspacing handlelength rotation linewidth markersize zorder alpha padding pad_edge width "
         "min_width ratio in_layout clip_on squeeze length top labeltop bottom labelbottom no_wrap".split(),
         "appearance: another value is not wrong",
     ),
@@ -72,6 +75,8 @@ EXCLUDED_NAMES = {
     "search": "the range of a search for parameters: another is not wrong",
 }
 """Assigned names whose values are not changed, with the reason."""
+ROUNDING = 1e-9
+"""Floats up to this are guards against rounding and division by zero: twice or half of one guards as well."""
 EXCLUDED_CALLS = {
     "step": "a progress bar",
     "print_exc": "a message in the log",
@@ -147,11 +152,18 @@ def _is_excluded(node: ast.AST) -> bool:
         return True
     if isinstance(node, ast.keyword):
         return node.arg in EXCLUDED_KEYWORDS
+    if isinstance(node, ast.IfExp) and all(_is_colour(branch) for branch in (node.body, node.orelse)):
+        return True
     if isinstance(node, ast.Assign | ast.AnnAssign):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         names = {part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}
         return bool(names & EXCLUDED_NAMES.keys())
     return isinstance(node, ast.Call) and _called(node) in EXCLUDED_CALLS
+
+
+def _is_colour(node: ast.AST) -> bool:
+    """Return whether a node is the text of a colour such as "#ffffff": appearance."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("#")
 
 
 def _called(call: ast.Call) -> str:
@@ -198,7 +210,7 @@ def _constants(node: ast.Constant) -> Iterator[tuple[str, ast.AST]]:
         yield "constant ± 1", ast.Constant(value + 1)
         if value > 1:
             yield "constant ± 1", ast.Constant(value - 1)
-    elif isinstance(value, float) and value:
+    elif isinstance(value, float) and abs(value) > ROUNDING:
         yield "constant × 2", ast.Constant(value * 2)
         yield "constant × 2", ast.Constant(value / 2)
 
@@ -235,4 +247,4 @@ def _with(node: Any, **fields: Any) -> Any:
 
 def _swapped(parts: list[Any]) -> list[Any]:
     """Return a list with its first two items swapped."""
-    return [parts[1], parts[0], *parts[2:]]
+    return [*parts[1::-1], *parts[2:]]

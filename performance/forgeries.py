@@ -31,7 +31,7 @@ from common.files import write_atomically
 from datasets.problems import problem_set_sha256
 from performance.kills import ROOT, WITHOUT_REPORT
 
-COMMAND = "--methods icp random_pose oracle --datasets shapes40 --conditions noisy resampled --points 64 --problems 4"
+COMMAND = "--methods pca random_pose oracle --datasets shapes40 --conditions noisy resampled --points 64 --problems 4"
 FLAGS = "--timing-rounds 0 --jobs 1"
 Forgery = Callable[[sqlite3.Connection, random.Random], None]
 
@@ -45,7 +45,7 @@ def _row(db: sqlite3.Connection, draw: random.Random, where: str = "1") -> tuple
 
 def improve_pose(db: sqlite3.Connection, draw: random.Random) -> None:
     """Replace the pose of a method by the true one."""
-    method, problem = _row(db, draw, "method IN ('icp', 'random_pose')")
+    method, problem = _row(db, draw, "method IN ('pca', 'random_pose')")
     truth = db.execute("SELECT truth FROM problems WHERE problem = ?", (problem,)).fetchone()[0]
     db.execute("UPDATE outcomes SET pose = ?, status = 'ok' WHERE method = ? AND problem = ?", (truth, method, problem))
 
@@ -62,7 +62,7 @@ def blend_pose(db: sqlite3.Connection, draw: random.Random) -> None:
 
 def swap_truth(db: sqlite3.Connection, draw: random.Random) -> None:
     """Replace the truth of a problem by the pose of a method."""
-    method, problem = _row(db, draw, "method IN ('icp', 'random_pose')")
+    method, problem = _row(db, draw, "method IN ('pca', 'random_pose')")
     pose = db.execute("SELECT pose FROM outcomes WHERE method = ? AND problem = ?", (method, problem)).fetchone()[0]
     db.execute("UPDATE problems SET truth = ? WHERE problem = ?", (pose, problem))
     db.execute("UPDATE outcomes SET pose = ? WHERE method = 'oracle' AND problem = ?", (pose, problem))
@@ -151,7 +151,7 @@ def change_seed(db: sqlite3.Connection, draw: random.Random) -> None:
 
 def rename_method(db: sqlite3.Connection, draw: random.Random) -> None:
     """Exchange the names of two methods."""
-    for old, new in (("icp", "x"), ("random_pose", "icp"), ("x", "random_pose")):
+    for old, new in (("pca", "x"), ("random_pose", "pca"), ("x", "random_pose")):
         db.execute("UPDATE outcomes SET method = ? WHERE method = ?", (new, old))
 
 

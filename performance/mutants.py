@@ -37,14 +37,20 @@ SHOWN = f"{EVALUATION}/test_shown_statistics.py"
 NUMBERS = f"{REPORT}/test_shown_numbers.py"
 PINNED = "tests/datasets/test_determinism.py::test_digests_are_pinned"
 LAWS = ["tests/datasets/test_laws.py", "tests/datasets/test_problems.py", PINNED]
+STATED = "tests/test_numbers_of_docs.py"
 PARAMETERS = "tests/methods/test_parameters.py"
 DEFAULTS = "tests/methods/test_reference_parameters.py"
 TESTS = {
-    "bench/evaluation/metrics.py": [f"{EVALUATION}/test_metrics.py", f"{EVALUATION}/test_recomputed.py"],
+    "bench/evaluation/metrics.py": [
+        f"{EVALUATION}/test_metrics.py",
+        f"{DOCTESTS}[bench.evaluation.metrics]",
+        f"{EVALUATION}/test_recomputed.py",
+    ],
     "bench/evaluation/statistics.py": [
         f"{EVALUATION}/test_statistics_exact.py",
         f"{EVALUATION}/test_statistics.py",
         f"{DOCTESTS}[bench.evaluation.statistics]",
+        STATED,
     ],
     "bench/evaluation/aggregate.py": [f"{EVALUATION}/test_recomputed.py", f"{EVALUATION}/test_aggregate.py"],
     "bench/evaluation/compare.py": [f"{EVALUATION}/test_compare.py", SHOWN],

@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from common.devices import CPU, resolve_flag
+from common.devices import HELP as DEVICE_HELP
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -88,7 +91,7 @@ def _pair_flags(command: argparse.ArgumentParser) -> None:
     add("--out", type=Path, metavar="FOLDER", help="folder to write to; default pairs/A-B")
     add("--timeout", type=float, metavar="S", help="maximum seconds per method")
     add("--memory-limit", type=float, metavar="GB", help="maximum memory per method")
-    add("--device", default="cpu", help="device of learned methods: cpu or cuda")
+    add("--device", type=resolve_flag, default=CPU, metavar="D", help=DEVICE_HELP)
     add("--threads", type=int, default=1, help="maximum threads per method")
     add("--plugins", type=absolute, help=PLUGINS_HELP)
     add("--config", type=Path, metavar="FILE", help="TOML with any of these flags; the command line has priority")
@@ -127,6 +130,7 @@ def relative(path: Path) -> Path:
 def _check_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("name", metavar="NAME", help='as for a run: a, a+b, "a[parameter=value]"')
     command.add_argument("--domain", help="data a learned method is set up for; default: that of the quick preset")
+    command.add_argument("--device", type=resolve_flag, default=CPU, metavar="D", help=DEVICE_HELP)
     command.add_argument("--plugins", type=absolute, help=PLUGINS_HELP)
     command.set_defaults(handler=_check)
 
@@ -137,7 +141,7 @@ def _check(flags: argparse.Namespace) -> int:
     from methods.core.registry import MethodRegistry
 
     method = MethodRegistry(flags.plugins).spec(flags.name)
-    return int(not command.run(method, flags.domain or default_domain(), terminal()))
+    return int(not command.run(method, flags.domain or default_domain(), terminal(), flags.device))
 
 
 def _draw_flags(command: argparse.ArgumentParser) -> None:
@@ -209,6 +213,7 @@ def _tune_flags(command: argparse.ArgumentParser) -> None:
     add("--budget", type=int, default=300, metavar="CALLS", help="total number of calls of the method")
     add("--seed", type=int, default=0)
     add("--timeout", type=float, default=20, metavar="S", help="time-out of a call; exceeding it is a failure")
+    add("--device", type=resolve_flag, default=CPU, metavar="D", help=DEVICE_HELP)
     add("--name", help="name of the settings, for METHOD[tuned=NAME]; default: from data set and condition")
     add("--data", help=DATA_HELP)
     add("--plugins", type=absolute, help=f"{PLUGINS_HELP}; the settings are written there")
@@ -219,7 +224,7 @@ def _tune(flags: argparse.Namespace) -> None:
     from bench import tuning
     from bench.planning.catalog import Catalog
 
-    names = "method dataset condition points budget seed timeout command"
+    names = "method dataset condition points budget seed timeout device command"
     values = {name: getattr(flags, name) for name in names.split()}
     name = flags.name or tuning.default_name(flags.dataset, flags.condition)
     tuning.run(tuning.TuneRequest(**values, name=name, catalog=Catalog.of(flags.data, flags.plugins)), terminal())

@@ -11,6 +11,8 @@ from pathlib import Path
 from bench.cli.listing import MISSING, state_of
 from bench.planning.catalog import Catalog
 from bench.storage.environment import ROOT, environment
+from common.devices import CUDA, identity, resolve
+from common.errors import InputError
 from datasets.cache import folder as cache_folder
 
 REQUIREMENTS = {
@@ -44,12 +46,12 @@ def facts(root: Path) -> list[str]:
 
 
 def gpu() -> str:
-    """Return the name of the CUDA device that torch uses, or why there is none."""
+    """Return name, driver and CUDA version of the GPU that `--device cuda` means, or why there is none."""
     try:
-        import torch
-    except ImportError:
-        return "torch is missing"
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else "none; learned methods run on the CPU"
+        found = identity(resolve(CUDA))
+    except InputError as reason:
+        return f"none: {reason}"
+    return f"{found['name']}, driver {found['driver']}, CUDA {found['cuda']}"
 
 
 def packages() -> list[str]:

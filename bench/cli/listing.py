@@ -36,8 +36,7 @@ def sections(catalog: Catalog) -> dict[str, list[str]]:
 def method_line(name: str, entry: MethodEntry) -> str:
     """Return name, kind, device, and the summary of a method or why it cannot be used."""
     facts, reason = entry.facts, entry.unavailable()
-    device = "cpu, cuda" if "torch" in facts.requires else "cpu"
-    return f"{name:18} {facts.kind:8} {device:10} {f'unavailable: {reason}' if reason else facts.summary}"
+    return f"{name:18} {facts.kind:8} {', '.join(facts.devices):10} {f'unavailable: {reason}' if reason else facts.summary}"
 
 
 def tuned_lines(plugins: Path | None) -> list[str]:

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from bench.cli.commands import DATA_HELP, KIND_HELP, PLUGINS_HELP, absolute, add_commands, terminal
 from bench.cli.sharing import add_sharing_commands
+from common.devices import CPU, resolve_flag
+from common.devices import HELP as DEVICE_HELP
 from common.errors import InputError, storage_error, unknown
 
 if TYPE_CHECKING:
@@ -242,7 +244,7 @@ def _run_flags(run: argparse.ArgumentParser) -> None:
     add("--backend", default="loky", choices=["loky", "dask"], help="local processes or a Dask cluster")
     add("--scheduler", default="", metavar="ADDRESS", help="address of the Dask scheduler, such as tcp://10.0.0.1:8786")
     add("--threads", type=int, default=1, help="maximum threads per method")
-    add("--device", default="cpu", help="device of learned methods: cpu or cuda")
+    add("--device", type=resolve_flag, default=CPU, metavar="D", help=DEVICE_HELP)
     add("--kind", metavar="K", help=f"{KIND_HELP}; default: that of each data set")
     add(
         "--repeats",

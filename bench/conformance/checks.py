@@ -5,7 +5,9 @@ A check returns a remark, or raises `CheckFailed` with what is wrong and how to 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +19,7 @@ from bench.isolation.protocol import RegisterRequest, Reply
 from bench.isolation.server import register
 from bench.storage.outcome import Status
 from bench.storage.pose import names_fix, translation_fault
+from common.devices import CPU
 from common.keys import rng
 from datasets.poses import axis_rotation, direction, haar, move
 from methods.base import Method, rigid
@@ -40,6 +43,8 @@ LARGE_CLOUD_POINTS = 2000
 NOT_FOR_CONTROLS = "not required of a control"
 
 
+_device: ContextVar[str] = ContextVar("_device", default=CPU)
+"""Device that the method has been set up on, see `on_device`."""
 PLAIN = "two plain clouds"
 """What a call is made on unless a check names something else."""
 
@@ -57,6 +62,16 @@ class CheckRequest:
     """Request to run a check, by its name in `CHECKS`, in the method's process."""
 
     name: str
+
+
+@contextmanager
+def on_device(device: str) -> Iterator[None]:
+    """Make the calls of the checks within the block on a device, on which the method has been set up."""
+    token = _device.set(device)
+    try:
+        yield
+    finally:
+        _device.reset(token)
 
 
 def random_cloud(n: int = 200, key: int = 0) -> Array:
@@ -116,7 +131,7 @@ def call_method(
         CheckFailed: the method returned anything else.
     """
     failure = PlainCallFailed if what == PLAIN else CheckFailed
-    reply = register(method, "cpu", RegisterRequest([source], [target], seed))
+    reply = register(method, _device.get(), RegisterRequest([source], [target], seed))
     if reply.status == Status.NO_SOLUTION:
         if not reply.message:
             raise CheckFailed(f"{what}: NoSolution has no text; raise NoSolution with the reason")
@@ -316,7 +331,7 @@ def batches(method: Method) -> str:
     pairs[1] = (_with_value(pairs[1][0], 7, np.nan), pairs[1][1])
     expected = [call_method(method, *pair)[0] for pair in pairs]
     sources, targets = (list(clouds) for clouds in zip(*pairs, strict=True))
-    reply = register(method, "cpu", RegisterRequest(sources, targets, 0))
+    reply = register(method, _device.get(), RegisterRequest(sources, targets, 0))
     if reply.status != Status.OK:
         raise CheckFailed(f"register_batch: {reply.message}; return a NoSolution for a pair without a pose")
     if len(reply.pairs) != len(pairs):

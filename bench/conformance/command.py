@@ -9,6 +9,7 @@ from bench.conformance.checks import CHECKS, CheckRequest
 from bench.isolation.process import MethodProcess
 from bench.isolation.protocol import Limits, MethodSetup
 from bench.storage.outcome import Status
+from common.devices import CPU
 from common.errors import InputError
 from methods.core.registry import MethodSpec
 
@@ -28,7 +29,7 @@ NEEDED_BY_ALL = "every check needs such a call; fix it first"
 """Why the other checks are not run after a call on plain clouds failed."""
 
 
-def run(method: MethodSpec, domain: str, console: Console) -> bool:
+def run(method: MethodSpec, domain: str, console: Console, device: str = CPU) -> bool:
     """Check a method and print one line per check; return whether all checks passed.
 
     Raises:
@@ -36,7 +37,7 @@ def run(method: MethodSpec, domain: str, console: Console) -> bool:
     """
     if reason := method.unavailable():
         raise InputError(f"{method} cannot be checked: {reason}")
-    setup = MethodSetup(method, domain)
+    setup = MethodSetup(method, domain, method.device_on(device))
     process = MethodProcess(setup, Limits(BUDGET_S, MEMORY_GB), server="bench.conformance.server")
     results = list[bool]()
     try:

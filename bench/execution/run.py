@@ -240,7 +240,8 @@ def describe(
     """Return the facts of the run for `run.json`."""
     data_sets = dict.fromkeys([*config.datasets, *(name for grid in config.more for name in grid.datasets)])
     contents = {dataset.text: dataset.open().contents("test") for dataset in data_sets}
-    settings = {"threads": config.threads, "device": config.device, "jobs": context.jobs}
+    machine: dict[str, Any] = {"threads": config.threads, "device": config.device, "jobs": context.jobs}
+    machine |= {"gpu": dict(config.gpu)} if config.gpu else {}
     return {
         "command": context.command,
         "config": config.to_json() | {"threshold": RECALL_THRESHOLD, "angle_bins": list(config.angles)},
@@ -259,7 +260,7 @@ def describe(
         },
         "setup": _setup_notes(replies),
         "unavailable": {s.method.text: r.message for s, r in replies.items() if r.status != Status.OK},
-        "environment": environment() | settings,
+        "environment": environment() | machine,
     } | ({"shard": str(context.shard)} if context.shard != WHOLE else {})
 
 

@@ -221,6 +221,8 @@ class MethodProcess:
         now = time.monotonic()
         reply = received.bound_time(reply, now - self._last_reply, self._waited_s)
         self._answered, self._last_reply, self._waited_s = self._answered + 1, now, 0.0
+        if reply.last:
+            self.close()
         return reply
 
     def _apply_limits(self, reply: Reply, timeout: float) -> Reply:

@@ -24,7 +24,7 @@ class MethodSetup:
     Attributes:
         method: the method and the registry that resolves its name.
         domain: data the method is set up for, such as `modelnet40/first20`; chooses weights.
-        device: torch device string.
+        device: `cpu` or `cuda:NUMBER`; that of `MethodSpec.device_on`.
         threads: threads the method may use.
         seed: seed of the run.
         kind: kind of the data, to which the method adapts its settings.
@@ -89,6 +89,7 @@ class Reply:
         notes: what the method reported about its own result.
         extra: result of a request other than registration.
         killed: whether the process was killed from outside, for example by the out-of-memory killer.
+        last: whether the process can answer no further request, because its CUDA device fails every call from now on.
     """
 
     status: Status = Status.OK
@@ -102,6 +103,7 @@ class Reply:
     notes: dict[str, Any] = field(default_factory=dict)
     extra: Any = None
     killed: bool = False
+    last: bool = False
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,7 @@ def _plain(reply: Reply) -> Reply:
         stages=stages,
         notes=clean_json(reply.notes),
         killed=False,
+        last=bool(reply.last),
     )
 
 

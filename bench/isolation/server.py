@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.isolation.measure import measure, synchronize
+from bench.isolation.measure import is_usable, measure, stage_clock, synchronize
 from bench.isolation.protocol import Answer, GaussiansRequest, MethodSetup, PairReply, RegisterRequest, Reply
 from bench.storage.outcome import Status
 from bench.storage.pose import pose_fault
@@ -51,11 +51,12 @@ def serve(handlers: Mapping[type, Handler]) -> None:
         except EOFError:
             return
         if isinstance(request, MethodSetup):
-            method, reply = _set_up(request)
             device = request.device
+            method, reply = _set_up(request)
         else:
             assert method is not None
             reply = handlers[type(request)](method, device, request)
+        reply.last = reply.status != Status.OK and not is_usable(device)
         if os.getpid() != process_id:  # two processes would answer from now on, each call after it with another's reply
             reply = Reply(Status.CRASH, message=FORKED)
         replies.send_bytes(pickle.dumps(Answer(number, os.getpid(), reply), protocol=5))
@@ -69,6 +70,8 @@ def _set_up(setup: MethodSetup) -> tuple[Method | None, Reply]:
         for part in method.parts if isinstance(method, Chain) else (method,):
             if reason := missing_package(type(part)):
                 raise Unavailable(reason)
+            part.scratch.clock = stage_clock(setup.device)
+        method.scratch.clock = stage_clock(setup.device)
         method.begin(setup.seed)
         method.adapt(setup.kind)
         method.setup(setup.device, setup.seed, setup.domain)
@@ -107,8 +110,10 @@ def _measured(method: Method, device: str, seed: int, call: Callable[[], Any], f
     reply = Reply()
     with measure(device, reply):
         try:
-            setattr(reply, field, call())
-            synchronize(device)  # a GPU returns before it is done; the clock stops when it is
+            try:
+                setattr(reply, field, call())
+            finally:
+                synchronize(device)  # a GPU returns before it is done; the clock stops when it is, also after an error
         except NoSolution as reason:
             reply.status, reply.message = Status.NO_SOLUTION, str(reason)
         except BaseException as error:
@@ -116,7 +121,8 @@ def _measured(method: Method, device: str, seed: int, call: Callable[[], Any], f
             reply.status = _status_of(error)
             reply.message = f"{type(error).__name__}: {error}".split("\n")[0]
     reply.message = clean(reply.message)
-    reply.stages = {str(name): 1e3 * seconds for name, seconds in method.scratch.stages.items()}
+    if reply.status in (Status.OK, Status.NO_SOLUTION) or is_usable(device):  # else CUDA has no times of events
+        reply.stages = {str(name): 1e3 * seconds for name, seconds in method.scratch.stages.items()}
     reply.notes = plain_notes(method.scratch.notes)
     return reply
 

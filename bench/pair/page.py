@@ -14,6 +14,7 @@ from bench.pair.result import PairResult
 from bench.pair.text import significant
 from bench.report.embed import plotly_script, script_json
 from bench.report.style import number
+from common.devices import is_gpu
 
 SHOWN = 2500
 """Most points of a cloud in the page."""
@@ -52,6 +53,7 @@ def table(result: PairResult) -> list[list[str]]:
     """Return head and rows of the table, as text, the best first."""
     rows = [result.row(a) for a in result.ranked()]
     heads = {"method": "method", "status": "status", "time_ms": "ms", "overlap": "overlap", "residual": "residual"}
+    heads |= {"device": "device"} if any(is_gpu(a.device) for a in result.registrations) else {}
     heads |= {"rre_deg": "error °", "shift": "error shift", "rmse": "error rmse"} if result.errors else {}
     heads |= {"consensus": "agrees", "confidence": "reported confidence", "message": "message"}
     return [list(heads.values())] + [[_text(name, row[name]) for name in heads] for row in rows]

@@ -32,7 +32,7 @@ REPORTED = ("confidence", "inliers", "clique", "matches", "converged")
 class Registration:
     """Result of one method. The pose maps source into target in the files' frames; None unless the status is ok.
 
-    `family` names the methods that count as one witness with it (see `bench.pair.families`).
+    `family` names the methods that count as one witness with it (see `bench.pair.families`); `device` is that of its time.
     """
 
     method: str
@@ -43,6 +43,7 @@ class Registration:
     pose: NDArray[np.float64] | None
     message: str
     notes: dict[str, Any] = field(default_factory=dict)
+    device: str = "cpu"
 
     @property
     def confidence(self) -> str:
@@ -84,7 +85,8 @@ def register_all(
     """
     source, target = scans.method_input()
     for method in methods:
-        process = MethodProcess(MethodSetup(method, domain, device, threads, kind=scans.kind), limits)
+        setup = MethodSetup(method, domain, method.device_on(device), threads, kind=scans.kind)
+        process = MethodProcess(setup, limits)
         try:
             if process.start().status == Status.OK:  # warm up: loading of libraries is not timed
                 few = source[:: -(-len(source) // WARM_UP)], target[:: -(-len(target) // WARM_UP)]
@@ -105,5 +107,14 @@ def register(scans: Scans, process: MethodProcess) -> Registration:
     reply = process.register(*clouds, seed_of("pair", method.text))
     pair = validate_reply(reply, [clouds])[0]
     pose = None if pair.pose is None else scans.restored(pair.pose)
-    described = method.text, method.kind, family(method)
-    return Registration(*described, pair.status, reply.time_ms, pose, pair.message, reply.notes)
+    return Registration(
+        method.text,
+        method.kind,
+        family(method),
+        pair.status,
+        reply.time_ms,
+        pose,
+        pair.message,
+        reply.notes,
+        process.setup.device,
+    )

@@ -40,6 +40,7 @@ class PairResult:
             "method": registration.method,
             "status": registration.status,
             "time_ms": registration.time_ms,
+            "device": registration.device,
         }
         index = next((i for i, other in enumerate(self.posed) if other is registration), None)
         fit = self.fits[index] if index is not None else UNKNOWN

@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.isolation.protocol import Limits
 from bench.planning.catalog import Catalog
-from common import specs
+from common import devices, specs
 from common.errors import InputError, unknown
 from common.keys import digest
 from common.kinds import DataKind, data_kind
@@ -62,6 +62,7 @@ class RunConfig:
         more: grids in addition to `methods` x `datasets` x `conditions` x `points`.
         kind: kind of the data for which methods choose their settings; None for that of each data set.
         tuned: parameters of the methods with tuned settings: a settings file may change under the same name.
+        gpu: name, driver and CUDA version of the device if it is a GPU: outcomes of two GPUs are not mixed.
     """
 
     methods: tuple[MethodSpec, ...]
@@ -86,6 +87,7 @@ class RunConfig:
     more: tuple[ExtraGrid, ...] = ()
     kind: DataKind | None = None
     tuned: Mapping[str, Any] = field(default_factory=dict)
+    gpu: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._check(self.problems >= 1, "--problems", "be at least 1")
@@ -136,7 +138,8 @@ class RunConfig:
 
 def configuration_hash(values: Mapping[str, Any]) -> str:
     """Return the SHA-256 of a configuration given as JSON values, see `RunConfig.hash`; what else `run.json` adds is left out."""
-    unused = {name for name in ("repeats", "batch", "more", "kind", "tuned") if values.get(name) in (1, [], None, {})}
+    added = ("repeats", "batch", "more", "kind", "tuned", "gpu")
+    unused = {name for name in added if values.get(name) in (1, [], None, {})}
     left_out = unused | {"threshold", "angle_bins"}
     return digest(json.dumps({k: v for k, v in values.items() if k not in left_out}, sort_keys=True))
 
@@ -208,6 +211,7 @@ def from_flags(flags: argparse.Namespace, catalog: Catalog) -> RunConfig:
         batch=flags.batch,
         more=tuple(_extra_grid(table, catalog) for table in more),
         kind=data_kind(flags.kind) if flags.kind else None,
+        gpu=devices.identity(flags.device),
     )
     tuned = {method.text: method.parameters for method in config.every_method if method.uses_tuned}
     return dataclasses.replace(config, tuned=tuned)
@@ -263,7 +267,14 @@ def _extra_grid(table: Mapping[str, Any], catalog: Catalog) -> ExtraGrid:
 
 def problems_config(flags: argparse.Namespace, catalog: Catalog) -> RunConfig:
     """Return a configuration without methods and timing, from the flags that select problems."""
-    rest = {"methods": [], "threads": 1, "device": "cpu", "timeout": None, "memory_limit": None, "timing_rounds": 0}
+    rest = {
+        "methods": [],
+        "threads": 1,
+        "device": devices.CPU,
+        "timeout": None,
+        "memory_limit": None,
+        "timing_rounds": 0,
+    }
     rest |= {"kind": None}
     return from_flags(argparse.Namespace(**vars(flags) | rest | {"repeats": 1, "batch": 1}), catalog)
 

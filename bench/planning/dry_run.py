@@ -76,12 +76,12 @@ def _samples(run: Path, config: RunConfig, processor: str) -> Iterator[Sample]:
     """Yield the samples of a run's accuracy phase, then of its timing phase; none if the run is incomplete."""
     try:
         facts = json.loads((run / "run.json").read_text(encoding="utf-8"))
-        setup = facts["config"]["device"], facts["config"]["threads"]
+        setup = facts["config"]["device"], facts["config"]["threads"], facts["config"].get("gpu", {})
         other_processor = facts["environment"]["cpu"] != processor
         rows = [*_rows(run / "summary.csv"), *_rows(run / "timing.csv")]
     except (OSError, ValueError, KeyError, TypeError):
         return
-    for r in rows if setup == (config.device, config.threads) else []:
+    for r in rows if setup == (config.device, config.threads, config.gpu) else []:
         all_angles = float(r.get("angle_low", 0)) == 0 and float(r.get("angle_high", 180)) == 180
         if all_angles and r["time_ms_mean"]:
             group = r.get("dataset", ""), r.get("condition", ""), int(r["points"])

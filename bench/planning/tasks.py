@@ -171,7 +171,8 @@ def domain_of(dataset: DataSet | PairSet, condition: Clean) -> str:
 
 def method_setup(config: RunConfig, method: MethodSpec, group: ProblemGroup) -> MethodSetup:
     """Return how a method's process is started for a group."""
-    return MethodSetup(method, group.domain, config.device, config.threads, config.seed, group.kind)
+    device = method.device_on(config.device)
+    return MethodSetup(method, group.domain, device, config.threads, config.seed, group.kind)
 
 
 def make_tasks(

@@ -135,7 +135,10 @@ class _Report:
         return _ReportTables(
             [line for line in lines if line],
             tables.recall_table(rows, self.advice, criterion),
-            {g: tables.summary_table(g, rows[g], errors[g], criterion, beside[g]) for g in self.groups},
+            {
+                g: tables.summary_table(g, rows[g], errors[g], criterion, beside[g], self.advice[g].devices)
+                for g in self.groups
+            },
             {g: tables.category_table(g, t, criterion, theirs[g], rows[g]) for g, t in self.compared.items()},
             {g: tables.duel_table(g, duels, rows[g]) for g, duels in self.duels.items()},
             tables.duel_list(self.duels),

@@ -166,20 +166,18 @@ def write(request: ReportRequest, console: Console) -> None:
     if request.parquet:
         aggregate.write_parquet(frames, csvs)
     if request.plain:
-        text = json.dumps(loaded.run, indent=2, ensure_ascii=False)
-        write_atomically(csvs / "run.json", text + "\n")
+        write_atomically(csvs / "run.json", json.dumps(loaded.run, indent=2, ensure_ascii=False) + "\n")
     places = {"csvs": csvs, "plots": reports, "report": reports / "report.html"}
     if request.as_json:
         print(json_summary(frames, criterion, places))
-        finish()
-        return
-    console.print(terminal_summary(frames, criterion, console.width))
-    for table in protocol_tables(frames, protocol).values():
-        console.print(table_for_terminal(table))
-    for note in [*_unanswered_notes(loaded, frames["summary"]), *(loaded.run["notes"] if request.plain else [])]:
-        console.print(note, highlight=False, soft_wrap=True, markup=False)
-    for label, path in zip(("CSVs", "plots", "report"), places.values(), strict=True):
-        console.print(f"{label:8}{path}", highlight=False, soft_wrap=True)
+    else:
+        console.print(terminal_summary(frames, criterion, console.width))
+        for table in protocol_tables(frames, protocol).values():
+            console.print(table_for_terminal(table))
+        notes = [*_unanswered_notes(loaded, frames["summary"]), *(loaded.run["notes"] if request.plain else [])]
+        lines = [f"{label:8}{path}" for label, path in zip(("CSVs", "plots", "report"), places.values(), strict=True)]
+        for line in notes + lines:
+            console.print(line, highlight=False, soft_wrap=True, markup=False)
     finish()  # the page exists already; figures follow
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bench.evaluation.aggregate import all_angles, of_one_machine
+from bench.report import style
 from bench.report.ranking import MIN_PROBLEMS, Errors, Ranking, by_recall
+from common.devices import CPU
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,12 +29,14 @@ class Recommendation:
         recall: of every method.
         ms: time per pair in ms by method, where known: of those timed alone if any was, else the median of the run.
         alone: whether the times are of methods timed alone.
+        devices: device by method.
     """
 
     ranking: Ranking | None
     recall: Mapping[str, float]
     ms: Mapping[str, float]
     alone: bool
+    devices: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def method(self) -> str | None:
@@ -70,14 +74,13 @@ class Recommendation:
         if method is None or method not in self.ms:
             return "The time of none is known."
         ms = f"{self.ms[method]:.0f}" if self.ms[method] >= 1 else f"{self.ms[method]:.1g}"
+        place = style.gpu_mark(self.devices.get(method, CPU), " on ")
         assert self.ranking is not None
         faster = [m for m in self.ranking.worse if self.ms.get(m, np.inf) < self.ms[method]]
         but = (
             f" that loses no single test (faster, but worse in one: {', '.join(map(named, faster))})" if faster else ""
         )
-        return (
-            f"Recommended: {named(method)} ({ms} ms{', timed alone' if self.alone else ''}), the fastest of them{but}."
-        )
+        return f"Recommended: {named(method)} ({ms} ms{place}{', timed alone' if self.alone else ''}), the fastest of them{but}."
 
 
 def recommend(rows: Iterable[Mapping[Any, Any]], errors: Errors, timing: pd.DataFrame) -> Recommendation:
@@ -88,7 +91,8 @@ def recommend(rows: Iterable[Mapping[Any, Any]], errors: Errors, timing: pd.Data
     timed_alone = any(run[m]["kind"] != "control" for m in ms)
     if not timed_alone:
         ms = {m: float(r["time_ms_median"]) for m, r in run.items() if np.isfinite(r["time_ms_median"])}
-    return Recommendation(by_recall(errors), {m: float(r["recall"]) for m, r in run.items()}, ms, timed_alone)
+    recall = {m: float(r["recall"]) for m, r in run.items()}
+    return Recommendation(by_recall(errors), recall, ms, timed_alone, style.devices_of(timing))
 
 
 def alone(timing: pd.DataFrame, column: str) -> dict[tuple[str, int], float]:

@@ -18,6 +18,7 @@ from bench.report.replay import ProblemReplay
 from bench.storage.environment import environment
 from bench.storage.outcome import Status
 from bench.storage.pose import pose_fault, translation_fault
+from common.devices import CPU, identity, is_gpu, resolve
 from common.errors import InputError
 from common.kinds import DataKind
 from datasets.conditions import condition
@@ -141,7 +142,15 @@ class SolveAgain:
         dataset = self.replay.opened(key.dataset)
         domain = domain_of(dataset, condition(key.condition))
         kind = DataKind(config.get("kind") or dataset.kind)
-        return MethodSetup(spec, domain, config["device"], config["threads"], config["seed"], kind)
+        device = self._device() if is_gpu(spec.device_on(config["device"])) else CPU
+        return MethodSetup(spec, domain, device, config["threads"], config["seed"], kind)
+
+    def _device(self) -> str:
+        """Return the device of the run if it can be used here, else the CPU."""
+        try:
+            return resolve(self.loaded.run["config"]["device"])
+        except InputError:
+            return CPU
 
     def _weight_faults(self, setup: MethodSetup, ready: Reply) -> Iterator[str]:
         """Yield a fault if the weights that a method loads here are others than those of the run."""
@@ -175,6 +184,8 @@ class SolveAgain:
         if self.code.get(spec.text) != spec.source_hashes():
             return "with another version of its code"
         names = [name for name in ("cpu", "packages") if here[name] != there.get(name)]
+        on_gpu = is_gpu(spec.device_on(self.loaded.run["config"]["device"]))
+        names += ["gpu"] * (on_gpu and identity(self._device()) != there.get("gpu"))
         return f"with another {' and other '.join(names)}" if names else ""
 
 

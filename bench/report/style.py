@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from common.devices import is_gpu
 from common.keys import seed_of
 
 if TYPE_CHECKING:
@@ -265,3 +266,27 @@ def frame_picture(axes: Axes, reach: float) -> None:
     axes.set(xlim=(-reach, reach), ylim=(-reach, reach), xticks=[], yticks=[], aspect="equal")
     axes.grid(False)
     axes.spines[:].set_visible(False)
+
+
+def devices_of(timing: pd.DataFrame) -> dict[str, str]:
+    """Return the device of each method of `bench.evaluation.aggregate.timing`."""
+    return dict(zip(timing["method"].astype(str), timing["device"].astype(str), strict=True))
+
+
+def gpu_mark(device: str, before: str = " ") -> str:
+    """Return what marks a time on a GPU: some text and the device; empty for the CPU.
+
+    >>> gpu_mark("cuda:0", " on "), gpu_mark("cpu")
+    (' on cuda:0', '')
+    """
+    return f"{before}{device}" if is_gpu(device) else ""
+
+
+def device_note(devices: Iterable[str]) -> str:
+    """Name the devices of times: those of a GPU are marked with it, the others are of the CPU.
+
+    >>> device_note(["cpu", "cuda:0"])
+    'Times on the CPU, unless marked cuda:0.'
+    """
+    gpus = sorted({device for device in devices if is_gpu(device)})
+    return f"Times on the CPU{', unless marked ' + ' or '.join(gpus) if gpus else ''}."

@@ -25,6 +25,7 @@ from bench.report.ranking import (
 from bench.report.recommendation import Recommendation
 from bench.report.selection import by_rank
 from bench.report.table import Table, TableCell, count, fainted, num
+from common.devices import CPU, is_gpu
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,9 +64,18 @@ def _method_and_group(row: Row, name: str | None = None) -> list[TableCell]:
 
 
 def summary_table(
-    group: GroupKey, rows: list[Row], errors: Errors, criterion: Convention, beside: Mapping[tuple[str, str], str]
+    group: GroupKey,
+    rows: list[Row],
+    errors: Errors,
+    criterion: Convention,
+    beside: Mapping[tuple[str, str], str],
+    devices: Mapping[str, str] | None = None,
 ) -> Table:
-    """Build the summary of a group; `beside` holds the paper's numbers by method and metric, or is empty."""
+    """Build the summary of a group.
+
+    `beside` holds the paper's numbers by method and metric, or is empty; `devices` the device of each method's times, by default
+    the CPU.
+    """
     order = ranking.by_recall(errors)
     winners = order.winner if order else None, ranking.lowest_error(errors)
     heads = ["method", "kind", "answered", f"{criterion.recall_label} [95\u00a0%]"]
@@ -75,8 +85,10 @@ def summary_table(
     heads += ["recall sym.", "RMSE sym. mean", "RRE median (°)", "RTE median", "time median (ms)", "p95 (ms)"]
     heads += ["seed SD", "problem SD"]
     shown = by_rank([row for row in rows if row["problems"]], order)
-    body = [_summary_row(row, winners, criterion, beside, fits) for row in shown]
-    return Table(group_title(group), heads, body, caption=ceiling_note(rows))
+    on = devices or {}
+    body = [_summary_row(row, winners, criterion, beside, fits, on.get(str(row["method"]), CPU)) for row in shown]
+    notes = ceiling_note(rows), style.device_note(on.values()) if any(map(is_gpu, on.values())) else ""
+    return Table(group_title(group), heads, body, caption=" ".join(filter(None, notes)))
 
 
 def ceiling_note(rows: list[Row]) -> str:
@@ -99,6 +111,7 @@ def _summary_row(
     criterion: Convention,
     beside: Mapping[tuple[str, str], str],
     fits: bool,
+    device: str,
 ) -> list[TableCell]:
     m, method = criterion.metric, str(row["method"])
     mean = style.number(row[f"{m}_mean_answered"])
@@ -122,7 +135,7 @@ def _summary_row(
         num(row["rmse_symmetric_mean_answered"]),
         num(row["rre_deg_median"], 2),
         num(row["rte_median"]),
-        num(row["time_ms_median"], 1),
+        num(row["time_ms_median"], 1, suffix=style.gpu_mark(device)),
         num(row["time_ms_p95"], 1),
         num(row[f"{m}_seed_sd"]),
         num(row[f"{m}_problem_sd"]),

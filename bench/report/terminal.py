@@ -16,6 +16,7 @@ from bench.report import table as report_table
 from bench.report.recommendation import recommend
 from bench.report.selection import by_rank
 from bench.report.tables import groups_of
+from common.devices import CPU
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,10 +51,11 @@ def terminal_summary(frames: Mapping[str, pd.DataFrame], criterion: Convention, 
         errors = ranking.errors_of(ranking.select_group(frames["trials"], group), criterion)
         recommendation = recommend(evaluated, errors, frames["timing"])
         order = by_rank(evaluated, recommendation.ranking)
-        parts.append(_summary_table(ranking.group_title(group), order, criterion, width))
+        parts.append(_summary_table(ranking.group_title(group), order, criterion, width, recommendation.devices))
         parts.append(Text(recommendation.sentence(criterion.recall_label) + "\n"))
     run = frames["summary"].groupby("method", observed=True)["problems"].sum()
     missing = style.not_run([{"method": method, "problems": count} for method, count in run.items()])
+    parts.append(Text(style.device_note(style.devices_of(frames["timing"]).values()) + "\n", style="dim"))
     return Group(*parts, *([Text(missing + "\n", style="dim")] if missing else []))
 
 
@@ -109,12 +111,24 @@ def _new_table(title: str, **settings: Any) -> Table:
     return table
 
 
-def _summary_table(title: str, rows: Sequence[Mapping[Any, Any]], criterion: Convention, width: int) -> Table:
-    """Build the table of one problem group; names of methods are plain text, never markup."""
+def _summary_table(
+    title: str,
+    rows: Sequence[Mapping[Any, Any]],
+    criterion: Convention,
+    width: int,
+    devices: Mapping[str, str] | None = None,
+) -> Table:
+    """Build the table of one problem group; names of methods are plain text, never markup.
+
+    `devices` has the device of each method's times; by default all are of the CPU.
+    """
     from rich.text import Text
 
     error = {"rmse": "RMSE", "rte": "RTE"}.get(criterion.metric, "error")
-    lines = [["method", *(head.format(error=error) for head in HEADS)], *(_summary_cells(r, criterion) for r in rows)]
+    lines = [
+        ["method", *(head.format(error=error) for head in HEADS)],
+        *(_summary_cells(r, criterion, (devices or {}).get(str(r["method"]), CPU)) for r in rows),
+    ]
     shown = _fitting(lines, max(width, 80))
     table = _new_table(title)
     table.add_column("method", no_wrap=True, min_width=NAME)
@@ -136,13 +150,14 @@ def _fitting(lines: Sequence[Sequence[str]], width: int) -> list[int]:
     return shown
 
 
-def _summary_cells(row: Mapping[Any, Any], criterion: Convention) -> list[str]:
+def _summary_cells(row: Mapping[Any, Any], criterion: Convention, device: str = CPU) -> list[str]:
     recall = "–"
     if row["problems"] and row["recall"] == row["recall"]:
         recall = f"{row['recall']:.2f} [{row['recall_low']:.2f},{row['recall_high']:.2f}]"
     names = {f"{criterion.metric}_mean_answered": 3, f"{criterion.metric}_median": 3}
     shown = [*names.items(), ("rre_deg_median", 2), ("rte_median", 3), ("time_ms_median", 1), ("time_ms_p95", 1)]
     numbers = [style.number(row[name], digits) for name, digits in shown]
+    numbers[-2] += style.gpu_mark(device)
     return [_name(row), f"{row['answered']}/{row['problems']}", recall, *numbers]
 
 

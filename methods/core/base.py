@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, dataclass_transform
@@ -60,13 +60,28 @@ class Gaussians(NamedTuple):
 
 
 class CallContext:
-    """State of one call beside its pose: stage times in seconds, notes, and the random generator."""
+    """State of one call beside its pose: times of its stages, notes, and the random generator.
+
+    Attributes:
+        clock: returns the present time; the difference of two times is in seconds. The harness replaces it for a GPU, whose
+            differences are known once it has finished.
+        spans: name, begin and end of each stage.
+    """
 
     def __init__(self) -> None:
-        self.stages: dict[str, float] = {}
+        self.clock: Callable[[], Any] = time.perf_counter
+        self.spans: list[tuple[str, Any, Any]] = []
         self.notes: dict[str, Any] = {}
         self.key = 0
         self.rng: np.random.Generator | None = None
+
+    @property
+    def stages(self) -> dict[str, float]:
+        """Seconds of each stage; those of a repeated stage are added up."""
+        seconds: dict[str, float] = {}
+        for name, begin, end in self.spans:
+            seconds[name] = seconds.get(name, 0.0) + (end - begin)
+        return seconds
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -88,6 +103,7 @@ class Method:
         batched: True if `register_batch` solves several pairs at once, faster than in sequence. Not for random
             methods, because a batch has one seed.
         requires: importable packages; if one is missing, the method is listed as unavailable.
+        devices: kinds of devices that `setup` accepts, "cpu" and possibly "cuda"; without "cuda" it always receives "cpu".
         environment: environment variables that must be set when its process starts, such as {"OMP_THREAD_LIMIT": "1"}:
             those that a library reads when it is loaded.
         variants: name to parameters, such as {"ransac10k": {"iterations": 10_000}}. Without it, the class has one
@@ -102,6 +118,7 @@ class Method:
     random: ClassVar[bool] = False
     batched: ClassVar[bool] = False
     requires: ClassVar[tuple[str, ...]] = ()
+    devices: ClassVar[tuple[str, ...]] = ("cpu",)
     environment: ClassVar[Mapping[str, str]] = {}
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     search: ClassVar[Mapping[str, tuple[Any, ...] | LogUniform]] = {}
@@ -136,7 +153,7 @@ class Method:
         Note the SHA-256 of a file on which poses depend, `self.note(sha256=…)`: a run is not resumed after it has changed.
 
         Args:
-            device: "cpu" or another torch device string.
+            device: "cpu", or "cuda:NUMBER" if `devices` has "cuda".
             seed: seed of the run.
             domain: data set of the run, such as "modelnet40", or "modelnet40/first20" for its first 20 categories; chooses
                 weights.
@@ -207,7 +224,7 @@ class Method:
 
     def begin(self, seed: int) -> None:
         """Clear stages, notes and generator; the harness calls it before every `register`."""
-        self.scratch.stages.clear()
+        self.scratch.spans.clear()
         self.scratch.notes.clear()
         self.scratch.key = seed
         self.scratch.rng = None
@@ -242,12 +259,11 @@ class Method:
         >>> method.scratch.stages["solve"] > 0
         True
         """
-        start = time.perf_counter()
+        begin = self.scratch.clock()
         try:
             yield
         finally:
-            seconds = time.perf_counter() - start
-            self.scratch.stages[name] = self.scratch.stages.get(name, 0.0) + seconds
+            self.scratch.spans.append((name, begin, self.scratch.clock()))
 
     def note(self, **facts: Any) -> None:
         """Record facts about the pose, such as confidence, iterations or inliers. They are never used as a score.

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from common.devices import CPU
 from common.kinds import DataKind
 from methods.core.base import Cloud, Method, Pose
 
@@ -42,9 +43,9 @@ class Chain(Method):
             part.adapt(kind)
 
     def setup(self, device: str, seed: int, domain: str) -> None:
-        """Set up every part; prefix its notes with its number, since two parts may use the same name."""
+        """Set up every part on the device if it uses that, else on the CPU; prefix its notes with its number."""
         for i, part in enumerate(self.parts, 1):
-            part.setup(device, seed, domain)
+            part.setup(device if device.partition(":")[0] in part.devices else CPU, seed, domain)
             self.note(**{f"{i} {name}": fact for name, fact in part.scratch.notes.items()})
 
     def register(self, source: Cloud, target: Cloud) -> Pose:
@@ -67,4 +68,4 @@ class Chain(Method):
         yield part
         self.note(**part.scratch.notes)
         if i == 0:
-            self.scratch.stages.update(part.scratch.stages)
+            self.scratch.spans += part.scratch.spans

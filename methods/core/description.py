@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from common import specs
+from common.devices import CPU, CUDA
 from common.errors import InputError, unknown
 from common.plugins import Source
 from methods.core.base import LogUniform, Method, Unavailable
@@ -27,7 +28,7 @@ class MethodFacts:
         class_name: name of its class.
         file: source file of the class.
         module: dotted name of its module.
-        kind, local, random, solves_batches, requires, environment, in_all: see `Method`.
+        kind, local, random, solves_batches, requires, devices, environment, in_all: see `Method`.
         has_gaussians: whether it overrides `gaussians`.
         summary: first line of its docstring, or a note that it has none.
         parameters: its parameters by name.
@@ -46,6 +47,7 @@ class MethodFacts:
     random: bool
     solves_batches: bool
     requires: tuple[str, ...]
+    devices: tuple[str, ...]
     environment: Mapping[str, str]
     in_all: bool
     has_gaussians: bool
@@ -61,7 +63,8 @@ class MethodFacts:
         """Return the facts as JSON values."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         ranges = {n: [r.low, r.high] if isinstance(r, LogUniform) else {"values": [*r]} for n, r in self.search.items()}
-        return values | {"requires": [*self.requires], "environment": dict(self.environment), "search": ranges}
+        lists = {"requires": [*self.requires], "devices": [*self.devices]}
+        return values | lists | {"environment": dict(self.environment), "search": ranges}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> MethodFacts:
@@ -69,7 +72,8 @@ class MethodFacts:
         search: SearchSpace = {
             name: LogUniform(*r) if isinstance(r, list) else tuple(r["values"]) for name, r in values["search"].items()
         }
-        return cls(**{**values, "requires": tuple(values["requires"]), "search": search})
+        tuples = {name: tuple(values[name]) for name in ("requires", "devices")}
+        return cls(**{**values, **tuples, "search": search})
 
 
 def documented(cls: type[Method]) -> bool:
@@ -132,6 +136,7 @@ def facts_of(cls: type[Method], variant: Mapping[str, Any], given: specs.Spec) -
         random=bool(method.random),
         solves_batches=bool(method.solves_batches),
         requires=tuple(cls.requires) if isinstance(cls.requires, tuple | list) else (),
+        devices=_devices(cls),
         environment={str(name): str(value) for name, value in method.environment.items()},
         in_all=bool(cls.in_all),
         has_gaussians=method.has_gaussians,
@@ -141,6 +146,18 @@ def facts_of(cls: type[Method], variant: Mapping[str, Any], given: specs.Spec) -
         search_fault=fault,
         lineage=_lineage(cls),
     )
+
+
+def _devices(cls: type[Method]) -> tuple[str, ...]:
+    """Return the kinds of devices that a class declares.
+
+    Raises:
+        InputError: they are no tuple of known kinds with "cpu".
+    """
+    devices: Any = cls.devices
+    if isinstance(devices, tuple | list) and CPU in devices and {*devices} <= {CPU, CUDA}:
+        return tuple(devices)
+    raise InputError(f"{cls.__name__}.devices is {devices!r}; write ('cpu',) or ('cpu', 'cuda')")
 
 
 def _search_space(cls: type[Method], variant: Mapping[str, Any]) -> tuple[SearchSpace, str]:

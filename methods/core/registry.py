@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from common import specs
+from common.devices import CPU
 from common.errors import InputError, unknown
 from common.inspection import Task, run
 from common.plugins import Source, discover
@@ -185,6 +186,11 @@ class MethodSpec:
     def has_gaussians(self) -> bool:
         """Whether the method matches Gaussian mixtures, which it can return."""
         return len(self.facts) == 1 and self.facts[0].has_gaussians
+
+    def device_on(self, device: str) -> str:
+        """Return the device that the method computes on if a user gives one: that device if any part uses it, else the CPU."""
+        kind = device.partition(":")[0]
+        return device if any(kind in facts.devices for facts in self.facts) else CPU
 
     @property
     def environment(self) -> dict[str, str]:

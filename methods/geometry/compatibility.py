@@ -13,6 +13,8 @@ from methods.geometry.ransac import match_features, pose_features
 Points = NDArray[np.float64]
 Floats = NDArray[np.float32]
 
+ROWS = 64
+"""Rows of a matrix that are computed at once."""
 REFINEMENTS = 20
 """Maximum steps of `refined`."""
 
@@ -24,20 +26,32 @@ class Hypotheses(NamedTuple):
     t: NDArray[np.float64]
 
 
-def distances(points: Points) -> Floats:
-    """Return the distances (K, K) between points (K, 3), in float32: the points are of about unit size."""
+def length_differences(p: Points, q: Points) -> Floats:
+    """Return (K, K) by how much the distance of two matches differs between source points p and target points q (K, 3).
+
+    In float32, as the points are of about unit size, and a few rows at a time, so that steps find them in the cache.
+    """
+    (p_rows, p_columns), (q_rows, q_columns) = _factors_of_squares(p), _factors_of_squares(q)
+    differences = np.empty((len(p), len(p)), dtype=np.float32)
+    for start in range(0, len(p), ROWS):
+        part = slice(start, start + ROWS)
+        out = _roots(p_rows[part] @ p_columns)
+        out -= _roots(q_rows[part] @ q_columns)
+        np.abs(out, out=differences[part])
+    return differences
+
+
+def _factors_of_squares(points: Points) -> tuple[Floats, Floats]:
+    """Return factors (K, 5) and (5, K) of the squared distances of points: |a|^2 + |b|^2 - 2 a b in one product."""
     x = (points - points.mean(axis=0)).astype(np.float32)
     squares, ones = np.einsum("ij,ij->i", x, x)[:, None], np.ones((len(x), 1), dtype=np.float32)
-    d = np.hstack([-2 * x, squares, ones]) @ np.hstack([x, ones, squares]).T  # |a|^2 + |b|^2 - 2 a b in one product
-    np.maximum(d, 0, out=d)
-    return np.sqrt(d, out=d)
+    return np.hstack([-2 * x, squares, ones]), np.ascontiguousarray(np.hstack([x, ones, squares]).T)
 
 
-def length_differences(p: Points, q: Points) -> Floats:
-    """Return (K, K) by how much the distance of two matches differs between source points p and target points q (K, 3)."""
-    difference = distances(p)
-    difference -= distances(q)
-    return np.abs(difference, out=difference)
+def _roots(squares: Floats) -> Floats:
+    """Take the roots of squared distances in place; those that rounding made negative are 0."""
+    np.maximum(squares, 0, out=squares)
+    return np.sqrt(squares, out=squares)
 
 
 def second_order(connected: NDArray[np.bool_]) -> Floats:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from common.errors import InputError, unknown
 from common.kinds import DataKind
 from methods.core.base import Cloud, LogUniform, Method, NoSolution, Pose, rigid
+from methods.geometry import fpfh
 from methods.geometry.open3d_bridge import open3d, point_cloud
 from methods.geometry.settings import FeatureSettings, feature_settings, voxel_means
 from methods.geometry.viewpoint import viewpoint
@@ -232,8 +233,10 @@ class FeatureMethod(Method):
             raise unknown("features", self.features, FEATURES)
 
     def setup(self, device: str, seed: int, domain: str) -> None:
-        """Load the weights of learned features; see `Method.setup`."""
-        if self.features == "learned":
+        """Load the weights of learned features, or the kernel of FPFH, which builds it on first use; see `Method.setup`."""
+        if self.features == "fpfh":
+            self.note(features=fpfh.implementation())
+        else:
             from methods.geometry.learned_matches import LearnedMatcher
 
             self.state["matcher"] = LearnedMatcher.load()
@@ -294,17 +297,14 @@ class FeatureMethod(Method):
         return found
 
     def _fpfh_matches(self, pair: UnitPair, settings: FeatureSettings, mutual: bool) -> Matches:
-        reg = open3d().pipelines.registration
+        clouds = pair.source, pair.target
         with self.stage("normals"):
-            radius, orientation = settings.normal_radius, settings.orientation
-            clouds = [point_cloud(c, normals(c, radius, orientation)) for c in (pair.source, pair.target)]
+            directions = [normals(c, settings.normal_radius, settings.orientation) for c in clouds]
         with self.stage("features"):
-            search = open3d().geometry.KDTreeSearchParamHybrid(settings.feature_radius, settings.feature_neighbours)
-            features = [reg.compute_fpfh_feature(cloud, search) for cloud in clouds]
+            about = settings.feature_radius, settings.feature_neighbours
+            source, target = (fpfh.describe(c, n, *about) for c, n in zip(clouds, directions, strict=True))
         with self.stage("matching"):
-            # ratio 0: never fall back to one-way matches if few are mutual
-            found = reg.correspondences_from_features(*features, mutual, 0.0)
-            return np.asarray(found, dtype=np.intp).reshape(-1, 2)
+            return fpfh.matches(source, target, mutual)
 
     def matched_points(
         self, pair: UnitPair, settings: FeatureSettings, limit: int, mutual: bool = True

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from methods.geometry.search import Cloud
+
 Array = NDArray[np.float64]
 
 
@@ -65,11 +67,10 @@ def distances(source: Array, target: Array, rotations: Array, translations: Arra
         share: share of the checked points, those with the smallest distances, that are averaged.
         checked: number of source points to check.
     """
-    from scipy.spatial import cKDTree
-
+    scale = max(float(np.abs(cloud).max()) for cloud in (source, target)) or 1.0
     sample = source[:: max(1, len(source) // checked)]
     moved = sample @ rotations.transpose(0, 2, 1) + translations[:, None]
-    nearest = np.sort(cKDTree(target).query(moved)[0], axis=1)
+    nearest = scale * np.sort(Cloud(target / scale).distances(moved / scale), axis=1)
     return np.asarray(nearest[:, : max(1, round(share * len(sample)))].mean(axis=1))
 
 

@@ -75,6 +75,12 @@ class Cloud:
 
         return cKDTree(self.points)
 
+    def distances(self, queries: Array) -> Array:
+        """Return the distances (...) of queries (..., 3) to their nearest points, which the kernel finds in float32."""
+        if self.native:
+            return self.native.distances(queries, threads())
+        return np.asarray(self.tree.query(queries)[0])
+
     def even(self, most: int) -> Array:
         """Return at most `most` points, evenly spaced among the rows."""
         return even(self.points, most)

@@ -93,6 +93,7 @@ class Learned(Trained, Method):
 
     kind = "learned"
     requires = ("torch", "safetensors")
+    devices = ("cpu", "cuda")
     environment = MALLOC
 
     radii: ClassVar[tuple[float, float]] = (0.5, 2.0)
@@ -135,17 +136,20 @@ class Learned(Trained, Method):
         """See `Method.register`: the network's estimate from its prepared input."""
         import torch
 
+        from methods.nn.pair_batch import to_device
+
         net = self.state["net"]
         pair = self.normalise(source, target)
         with torch.inference_mode():
             with self.stage("features"):
-                prepared = net.prepare(pair.source, pair.target)
+                clouds = to_device((pair.source, pair.target), self.state["device"])
+                prepared = net.prepare(*clouds)
             with self.stage("network"):
-                T = net.estimate(prepared, pair.source, pair.target).T[0].cpu().numpy()
+                T = net.estimate(prepared, *clouds).T[0].cpu().numpy()
         return pair.denormalise(T)
 
     def normalise(self, source: Cloud, target: Cloud) -> NormalisedPair:
-        """Centre and scale two clouds (N, 3) and (M, 3), as tensors on the device.
+        """Centre and scale two clouds (N, 3) and (M, 3), as tensors in the host's memory.
 
         Raises:
             NoSolution: a coordinate is not finite, all points are equal, or there are too few points for the features.
@@ -167,5 +171,5 @@ class Learned(Trained, Method):
             raise NoSolution("all points are equal")
         scale = 1.0 if self.radii[0] <= radius <= self.radii[1] else radius
         rows = (np.array(cloud.T / scale, dtype=np.float32, order="C") for cloud in centred)
-        tensors = [torch.from_numpy(cloud)[None].to(self.state["device"]) for cloud in rows]
+        tensors = [torch.from_numpy(cloud)[None] for cloud in rows]
         return NormalisedPair(tensors[0], tensors[1], scale, centres[0], centres[1])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from common.devices import is_gpu
 from common.errors import unknown
 from methods.core.base import Cloud, Gaussians, NoSolution, Pose
 from methods.learned.base import Learned
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 PRECISIONS = ("int8", "bfloat16", "float32")
 """Number formats of the backbone's layers, the narrowest first."""
+BFLOAT16_CAPABILITY = 8
+"""Major compute capability from which GPUs multiply bfloat16 matrices."""
 _UNTRAINED_SEED = 0
 """Seed of the untrained control's initial weights."""
 Result = TypeVar("Result")
@@ -30,6 +33,8 @@ Result = TypeVar("Result")
 
 class GmrMethod(Learned):
     """Base of the methods on a `GmrNet`; a subclass computes `poses`.
+
+    Clouds reach a GPU in one transfer, and sums of the mixtures leave it in one: the host waits twice for any batch.
 
     Parameters:
         untrained: a control: the network as initialised, whose batch norms use each cloud's own statistics as in the first
@@ -128,8 +133,13 @@ class GmrMethod(Learned):
         """See `Method.gaussians`."""
         import torch
 
+        from methods.nn.pair_batch import to_device
+
         pair = self.normalise(source, target)
-        clouds, centres = (pair.source, pair.target), (pair.source_centre, pair.target_centre)
+        clouds, centres = (
+            to_device((pair.source, pair.target), self.state["device"]),
+            (pair.source_centre, pair.target_centre),
+        )
         with torch.inference_mode():
             first, second = (
                 _gaussians_of(gamma, cloud, pair.scale, centre)
@@ -149,11 +159,12 @@ def usable_precision(narrowest: str, device: str) -> str:
 
     from methods.nn.inference import can_quantise
 
-    if device == "cpu":
+    if not is_gpu(device):
         can = torch.cpu.get_capabilities()
         faster = {"int8": can_quantise(), "bfloat16": can.get("amx_bf16") or can.get("avx512_bf16"), "float32": True}
     else:
-        faster = {"int8": False, "bfloat16": torch.cuda.is_bf16_supported(False), "float32": True}
+        capability, _ = torch.cuda.get_device_capability(device)  # of this device, which need not be the current one
+        faster = {"int8": False, "bfloat16": capability >= BFLOAT16_CAPABILITY, "float32": True}
     return next(name for name in PRECISIONS[PRECISIONS.index(narrowest) :] if faster[name])
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from common.devices import resolve_flag
 from common.errors import InputError
 from methods.learned.weights import WEIGHTS_FOLDER
 
@@ -91,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lr", type=float, help="highest learning rate")
     parser.add_argument("--validate-every", type=int, help="steps between validations")
     parser.add_argument("--precision", choices=["bfloat16", "float32"])
-    parser.add_argument("--device", help="cpu or cuda")
+    parser.add_argument("--device", type=resolve_flag, help="cpu, cuda or cuda:NUMBER; auto: a GPU if there is one")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--name", help="of the weight file and the checkpoint; default METHOD_DATASET_CONDITION")
     parser.add_argument(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import tempfile
@@ -80,6 +82,35 @@ def _locked(file: Path) -> Iterator[None]:
     with file.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
+
+
+def kernel(name: str, options: tuple[str, ...], remedy: str) -> Path:
+    """Build the shared library of a source `NAME.cc` if necessary, and return its file.
+
+    Args:
+        name: of the source, without ending.
+        options: of the compiler. Those for this processor are a part of the folder's name, since caches may be shared.
+        remedy: what the library is for, for messages: "for faster features".
+
+    Raises:
+        Unavailable: there is no compiler, it fails, or the cache cannot be written.
+    """
+    source, file = SOURCES / f"{name}.cc", f"lib{name}.so"
+    contents = source.read_bytes(), repr(options).encode(), platform.machine().encode()
+
+    def make(_: Path, into: Path) -> None:
+        into.mkdir()
+        compile_shared(source, into / file, options, remedy)
+
+    return build(folder(name, *contents), file, make)
+
+
+def load(build_kernel: Callable[[], Path]) -> ctypes.CDLL | None:
+    """Load a library, after building it if necessary; None if it cannot be built or loaded."""
+    try:
+        return ctypes.CDLL(str(build_kernel()))
+    except (Unavailable, OSError):  # OSError: a cache shared with a machine of another kind
+        return None
 
 
 def compile_shared(source: Path, into: Path, options: tuple[str, ...], remedy: str) -> None:

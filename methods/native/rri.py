@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import platform
 import sys
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from torch import Tensor
 from methods.core.base import Unavailable
 from methods.native import build
 
-SOURCE = build.SOURCES / "rri.cc"
 OPTIONS = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi")
 INSTRUCTIONS = {
     "avx2": "-mavx2",
@@ -31,7 +29,6 @@ INSTRUCTIONS = {
     "avx512_vl": "-mavx512vl",
 }
 """Torch's name of an instruction set to the compiler's option, used if the processor has it."""
-LIBRARY = "librri.so"
 MAX_NEIGHBOURS = 64
 """Maximum k, the constant `MAX_NEIGHBOURS` of the kernel."""
 PADDING = 16
@@ -82,9 +79,8 @@ class Tree:
 @functools.cache
 def library() -> ctypes.CDLL | None:
     """Load the kernel, after building it if necessary; None if it cannot be built or loaded."""
-    try:
-        kernel = ctypes.CDLL(str(build_kernel()))
-    except (Unavailable, OSError):  # OSError: a cache shared with a machine of another kind
+    kernel = build.load(build_kernel)
+    if kernel is None:
         return None
     pointer, size = ctypes.c_void_p, ctypes.c_int64
     kernel.rri_levels.argtypes = [size]
@@ -102,13 +98,7 @@ def build_kernel() -> Path:
     """
     has = torch.cpu.get_capabilities()
     options = (*OPTIONS, *(option for name, option in INSTRUCTIONS.items() if has.get(name)))
-    contents = SOURCE.read_bytes(), repr(options).encode(), platform.machine().encode()
-
-    def make(_: Path, folder: Path) -> None:
-        folder.mkdir()
-        build.compile_shared(SOURCE, folder / LIBRARY, options, "for faster features")
-
-    return build.build(build.folder("rri", *contents), LIBRARY, make)
+    return build.kernel("rri", options, "for faster features")
 
 
 if __name__ == "__main__":

@@ -372,6 +372,23 @@ void* search_tree(const double* cloud, int64_t n) { return new Tree(cloud, n); }
 
 void search_free(void* tree) { delete static_cast<Tree*>(tree); }
 
+// Distances of queries (n, 3) to the nearest points.
+void search_distances(const void* handle, const double* queries, int64_t n, int threads, double* distances) {
+    const Tree& tree = *static_cast<const Tree*>(handle);
+    constexpr int64_t PART = 256;
+    parallel((n + PART - 1) / PART, threads, 1, [&](int64_t part) {
+        int32_t start = tree.place[0];
+        for (int64_t i = part * PART; i < std::min(n, (part + 1) * PART); i++) {
+            const double* q = queries + 3 * i;
+            const float rounded[3] = {static_cast<float>(q[0]), static_cast<float>(q[1]), static_cast<float>(q[2])};
+            start = tree.nearest(rounded, start);
+            const double* p = &tree.points[3 * tree.row[start]];
+            const double dx = p[0] - q[0], dy = p[1] - q[1], dz = p[2] - q[2];
+            distances[i] = std::sqrt(dx * dx + dy * dy + dz * dz);
+        }
+    });
+}
+
 // Penalties (cells, cells, cells), x fastest: min(d / cap, 1)^2 in 255 steps, of the distance d from a cell's centre to the cloud.
 void search_field(const void* handle, int32_t cells, float half, float cap, int threads, uint8_t* field) {
     const Tree& tree = *static_cast<const Tree*>(handle);

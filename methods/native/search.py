@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import platform
 import sys
 import weakref
 from pathlib import Path
@@ -20,11 +19,9 @@ from numpy.typing import NDArray
 from methods.core.base import Unavailable
 from methods.native import build
 
-SOURCE = build.SOURCES / "search.cc"
 OPTIONS = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-Wno-psabi", "-pthread")
 INSTRUCTIONS = {"avx2": "-mavx2", "bmi2": "-mbmi2"}
 """Names of instruction sets in /proc/cpuinfo, to the compiler's option, used if the processor has it."""
-LIBRARY = "libsearch.so"
 BLOCKS = 8
 """Translations that a sweep returns for each rotation; the kernel's constant `BLOCKS`."""
 ROW = 16
@@ -44,6 +41,13 @@ class Tree:
         self.kernel = kernel
         self.handle = kernel.search_tree(cloud.ctypes.data, len(cloud))
         weakref.finalize(self, kernel.search_free, self.handle)
+
+    def distances(self, queries: Doubles, threads: int) -> Doubles:
+        """See `methods.geometry.search.Cloud.distances`."""
+        queries = np.ascontiguousarray(queries, dtype=np.float64)
+        values = np.empty(queries.shape[:-1])
+        self.kernel.search_distances(self.handle, queries.ctypes.data, values.size, threads, values.ctypes.data)
+        return values
 
     def field(self, cells: int, half: float, cap: float, threads: int) -> NDArray[np.uint8]:
         """See `methods.geometry.search.Cloud.field`."""
@@ -144,15 +148,15 @@ def _float32(values: Doubles) -> Floats:
 @functools.cache
 def library() -> ctypes.CDLL | None:
     """Load the kernel, after building it if necessary; None if it cannot be built or loaded."""
-    try:
-        kernel = ctypes.CDLL(str(build_kernel()))
-    except (Unavailable, OSError):  # OSError: a cache shared with a machine of another kind
+    kernel = build.load(build_kernel)
+    if kernel is None:
         return None
     pointer, size, number, real = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_double
     cells, half = ctypes.c_int32, ctypes.c_float
     clouds: list[Any] = [pointer, pointer, pointer, size, pointer, size]
     kernel.search_tree.argtypes, kernel.search_tree.restype = [pointer, size], pointer
     kernel.search_free.argtypes = [pointer]
+    kernel.search_distances.argtypes = [pointer, pointer, size, number, pointer]
     kernel.search_field.argtypes = [pointer, cells, half, half, number, pointer]
     kernel.search_scores.argtypes = [pointer, cells, half, pointer, size, pointer, size, number, pointer]
     kernel.search_sweep.argtypes = [pointer, cells, half, pointer, size, pointer, size, number, pointer, pointer]
@@ -160,7 +164,7 @@ def library() -> ctypes.CDLL | None:
     kernel.search_fits.argtypes = [*clouds, real, real, pointer, size, number, pointer]
     maps: list[Any] = [pointer, pointer, cells, half, real]
     kernel.search_views.argtypes = [*clouds, *maps, pointer, size, number, pointer]
-    for function in ("free", "field", "scores", "sweep", "refine", "fits", "views"):
+    for function in ("free", "distances", "field", "scores", "sweep", "refine", "fits", "views"):
         getattr(kernel, f"search_{function}").restype = None
     return kernel
 
@@ -173,13 +177,7 @@ def build_kernel() -> Path:
     """
     flags = _processor_flags()
     options = (*OPTIONS, *(option for name, option in INSTRUCTIONS.items() if name in flags))
-    contents = SOURCE.read_bytes(), repr(options).encode(), platform.machine().encode()
-
-    def make(_: Path, folder: Path) -> None:
-        folder.mkdir()
-        build.compile_shared(SOURCE, folder / LIBRARY, options, "for a faster search")
-
-    return build.build(build.folder("search", *contents), LIBRARY, make)
+    return build.kernel("search", options, "for a faster search")
 
 
 def _processor_flags() -> set[str]:

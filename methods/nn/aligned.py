@@ -30,13 +30,13 @@ class AlignedNet(GmrNet):
 
     def prepare(self, source: Tensor, target: Tensor) -> Tensor:
         """See `Network.prepare`: coordinates (2B, N, 3), each pair in its source's principal frame."""
-        sources, targets = (x - x.mean(dim=1, keepdim=True) for x in (source, target))
+        sources, targets = (x - x.mean(dim=1, keepdim=True) for x in (source.cpu(), target.cpu()))  # no copies per pair
         alignments = [
             candidates(s.astype(np.float64), t.astype(np.float64), SHARE, _TRAINING_POINTS)
-            for s, t in zip(sources.cpu().numpy(), targets.cpu().numpy(), strict=True)
+            for s, t in zip(sources.numpy(), targets.numpy(), strict=True)
         ]
         pairs = [in_principal_frame(s, t, a, 1) for s, t, a in zip(sources, targets, alignments, strict=True)]
-        return torch.cat([torch.stack([s for s, _ in pairs]), torch.cat([t for _, t in pairs])])
+        return torch.cat([torch.stack([s for s, _ in pairs]), torch.cat([t for _, t in pairs])]).to(source.device)
 
 
 def in_principal_frame(source: Tensor, target: Tensor, alignments: Candidates, count: int) -> tuple[Tensor, Tensor]:

@@ -36,14 +36,28 @@ def mixture(gamma: Tensor, points: Tensor) -> Mixture:
     Returns:
         The mixtures; an empty component has weight 0 and its mean at the centroid.
     """
+    return mixture_of(moments(gamma, points), points.shape[1])
+
+
+def moments(gamma: Tensor, points: Tensor) -> Tensor:
+    """Sum what a mixture is made of: per component the mass, four moments about the centroid, and the centroid (B, J, 8).
+
+    One tensor for each mixture, so that a GPU can send it to the host at once. Arguments are those of `mixture`.
+    """
     centroid = points.mean(dim=1, keepdim=True)
     centred = points - centroid
     mass = gamma.sum(dim=1)
-    moments = gamma.transpose(1, 2) @ torch.cat([centred, centred.square().sum(dim=2, keepdim=True)], dim=2)
-    mean = moments / mass.clamp_min(_EPSILON)[..., None]
+    sums = gamma.transpose(1, 2) @ torch.cat([centred, centred.square().sum(dim=2, keepdim=True)], dim=2)
+    return torch.cat([mass[..., None], sums, centroid.expand(-1, gamma.shape[2], -1)], dim=2)
+
+
+def mixture_of(moments: Tensor, count: int) -> Mixture:
+    """Return the mixtures of moments (B, J, 8) of clouds with `count` points."""
+    mass, sums, centroid = moments[..., 0], moments[..., 1:5], moments[..., 5:]
+    mean = sums / mass.clamp_min(_EPSILON)[..., None]
     mu = mean[..., :3]
     sigma2 = (mean[..., 3] - mu.square().sum(dim=2)).clamp_min(0) / 3
-    return Mixture(mass / points.shape[1], mu + centroid, sigma2)
+    return Mixture(mass / count, mu + centroid, sigma2)
 
 
 def align(source: Mixture, target: Mixture, centring: str = "exact") -> Tensor:
@@ -77,7 +91,7 @@ def kabsch(source: Tensor, target: Tensor, weight: Tensor, share: Tensor) -> Ten
     M = torch.einsum("bj,bjr,bjc->brc", weight, target - centre_t[:, None], source - centre_s[:, None])
     R = rotation_of(M)
     t = centre_t - torch.einsum("brc,bc->br", R, centre_s)
-    last = R.new_tensor([0.0, 0.0, 0.0, 1.0]).expand(len(R), 1, 4)
+    last = torch.eye(4, dtype=R.dtype, device=R.device)[3].expand(len(R), 1, 4)
     return torch.cat([torch.cat([R, t[..., None]], dim=2), last], dim=1)
 
 
@@ -100,11 +114,17 @@ class _NearestRotation(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, M: Tensor) -> Tensor:
-        U, S, Vt = torch.linalg.svd(M)
+        U, S, Vt = torch.linalg.svd(
+            M.cpu()
+        )  # of small matrices: a GPU needs many launches and waits for the host anyway
         sign = torch.ones_like(S)
         sign[:, 2] = torch.where(torch.linalg.det(U @ Vt) < 0, -1.0, 1.0)
         R = (U * sign[:, None]) @ Vt
-        ctx.save_for_backward(R, S * sign, Vt)
+        p = S * sign
+        if M.device.type != "cpu":
+            packed = torch.cat([R, Vt, p[..., None]], dim=2).to(M.device)  # in one transfer
+            R, Vt, p = packed[..., :3], packed[..., 3:6], packed[..., 6]
+        ctx.save_for_backward(R, p, Vt)
         return R
 
     @staticmethod

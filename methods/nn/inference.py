@@ -72,6 +72,9 @@ class FoldedLayer(nn.Module):
     def biased(self, points: Tensor, bias: Tensor) -> Tensor:
         """Map points (B, N, inputs) with a bias (outputs,) to (B, N, outputs)."""
         points = points.to(self.weight.dtype)
+        if points.device.type != "cpu":  # product, bias and ReLU in one kernel
+            fused = torch._addmm_activation(bias, points.flatten(0, -2), self.weight.T)
+            return fused.view(*points.shape[:-1], -1)
         if self.packed is None:
             return torch.relu_(functional.linear(points, self.weight, bias))
         result: Tensor = torch.ops.mkldnn._linear_pointwise(points, self.packed, bias, "relu", [], "")

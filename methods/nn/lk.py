@@ -78,13 +78,13 @@ class LkNet(nn.Module):
 
     def estimate(self, prepared: Tensor, source: Tensor, target: Tensor, start: Tensor | None = None) -> Estimate:
         """See `Network.estimate`; from `start` (B, 4, 4), by default centroid on centroid without rotation."""
-        around_source, around_target = (_shift(-x.double().mean(dim=1)) for x in (source, target))
-        back = torch.linalg.inv(around_target)
-        G = None if start is None else around_target @ start @ torch.linalg.inv(around_source)
+        centres = [x.double().mean(dim=1) for x in (source, target)]
+        around_source, around_target = (_shift(-centre) for centre in centres)
+        G = None if start is None else around_target @ start @ _shift(centres[0])
         centred_pose = align(
             self.feature, centred(source), centred(target), self.config.iterations, self.config.step, G
         )
-        return centred_pose._replace(T=back @ centred_pose.T @ around_source)
+        return centred_pose._replace(T=_shift(centres[1]) @ centred_pose.T @ around_source)
 
     def loss(self, estimate: Estimate, T_true: Tensor) -> Tensor:
         """See `Network.loss`: ‖T⁻¹T* - I‖² plus the mean square of the features' residual."""
@@ -111,12 +111,12 @@ def align(
     J = jacobian(feature, target, wanted, step).double()
     normal = J.transpose(1, 2) @ J
     curvature = normal.diagonal(dim1=1, dim2=2).mean(dim=1)
-    normal = normal + (_DAMPING * curvature).clamp_min(torch.finfo(torch.float32).tiny)[:, None, None] * torch.eye(
-        6
-    ).to(eye)
+    damping = (_DAMPING * curvature).clamp_min(torch.finfo(torch.float32).tiny)[:, None, None]
+    normal = normal + damping * torch.eye(6, dtype=eye.dtype, device=eye.device)
     for _ in range(iterations):
         residual = feature(moved(G, source)) - wanted
-        twist = torch.linalg.solve(normal, (J.transpose(1, 2) @ residual.double()[..., None])[..., 0])
+        slope = (J.transpose(1, 2) @ residual.double()[..., None])[..., 0]
+        twist = torch.linalg.solve_ex(normal, slope).result  # unlike `solve`, which waits for a GPU to look for errors
         length = twist.norm(dim=1, keepdim=True)
         G = exponential(twist * (_MAX_TWIST / length.clamp_min(_MAX_TWIST))) @ G
     return Estimate(G, feature(moved(G, source)) - wanted)
@@ -140,7 +140,24 @@ def exponential(twist: Tensor) -> Tensor:
         torch.stack([-w[:, 1], w[:, 0], zero, v[:, 2]], dim=1),
         torch.zeros_like(twist[:, :4]),
     ]
-    return torch.linalg.matrix_exp(torch.stack(rows, dim=1))
+    generator = torch.stack(rows, dim=1)
+    if generator.device.type == "cpu":
+        return torch.linalg.matrix_exp(generator)
+    return _closed_exponential(generator, w.square().sum(dim=1)[:, None, None])
+
+
+def _closed_exponential(generator: Tensor, square: Tensor) -> Tensor:
+    """Return exp(X) = I + X + (1 - cos θ) / θ² X² + (θ - sin θ) / θ³ X³ of generators X (B, 4, 4), given θ² (B, 1, 1).
+
+    A GPU needs a tenth of the launches of the general exponential, and its host does not wait.
+    """
+    square = square + torch.finfo(square.dtype).tiny  # for the derivative of the root at 0
+    angle = square.sqrt()
+    second = torch.sinc(angle / (2 * torch.pi)).square() / 2
+    third = (1 - torch.sinc(angle / torch.pi)) / square.clamp_min(torch.finfo(square.dtype).eps ** 2)
+    twice = generator @ generator
+    eye = torch.eye(4, dtype=generator.dtype, device=generator.device)
+    return eye + generator + second * twice + third * (twice @ generator)
 
 
 def inverse(T: Tensor) -> Tensor:

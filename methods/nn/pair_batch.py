@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from common.devices import is_gpu
 from methods.nn.threads import max_threads, thread_map
 
 _MAX_THREADS_PER_PAIR = 4
@@ -26,6 +27,22 @@ class PairBatch:
             return cls([torch.cat([*sources, *targets])])
         return cls([torch.cat(list(sources)), torch.cat(list(targets))])
 
+    def to(self, device: str) -> PairBatch:
+        """Copy the clouds to a device, in one transfer; on the CPU they stay as they are."""
+        return PairBatch(to_device(self.tensors, device))
+
+    def to_host(self) -> PairBatch:
+        """Copy the values to the host, in one transfer; the trailing dimensions of both tensors must be equal."""
+        if self.on_cpu:
+            return self
+        sizes = [len(tensor) for tensor in self.tensors]
+        return PairBatch(torch.split(torch.cat(list(self.tensors)).cpu(), sizes))
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the values are in the host's memory."""
+        return self.tensors[0].device.type == "cpu"
+
     def map(self, function: Callable[[Tensor], Tensor]) -> PairBatch:
         """Apply a function to the clouds."""
         return PairBatch([function(tensor) for tensor in self.tensors])
@@ -43,4 +60,15 @@ class PairBatch:
         small, large = sorted(tensor.shape[1] for tensor in (self.tensors[0], self.tensors[-1]))
         single_pair = len(self.tensors) == 2 and len(self.tensors[0]) == 1
         few_threads = 2 <= max_threads() <= _MAX_THREADS_PER_PAIR
-        return single_pair and few_threads and small >= large / 2 and self.tensors[0].device.type == "cpu"
+        return single_pair and few_threads and small >= large / 2 and self.on_cpu
+
+
+def to_device(tensors: Sequence[Tensor], device: str) -> list[Tensor]:
+    """Copy float32 tensors of the host to a device in one transfer, since the host waits for each; on the CPU, return them."""
+    if not is_gpu(device):
+        return list(tensors)
+    if len(tensors) == 1:
+        return [tensors[0].to(device)]
+    flat = torch.cat([tensor.reshape(-1) for tensor in tensors]).to(device)
+    parts = torch.split(flat, [tensor.numel() for tensor in tensors])
+    return [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]

@@ -89,9 +89,12 @@ class _MaxPool(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
         x, top = ctx.saved_tensors
         gradient = torch.zeros_like(x)
+        if x.device.type != "cpu":  # no indices of unknown number, for which the host would wait
+            first = (_as_ordered_integers(x) == top[:, None]).to(torch.uint8).argmax(dim=1, keepdim=True)
+            return gradient.scatter_(1, first, grads[0][:, None])
         for cloud, best, row, grad in zip(_as_ordered_integers(x), top, gradient, grads[0], strict=True):
-            winners = _nonzero((cloud == best).view(-1))
-            chosen = torch.empty_like(grad, dtype=torch.long)
+            winners = torch.from_numpy(np.flatnonzero((cloud == best).numpy()))  # five times as fast as torch's search
+            chosen = torch.arange(x.shape[2])  # NaN equals nothing: the first point receives its gradient
             chosen[winners % x.shape[2]] = winners  # the last of tied points remains
             row.view(-1)[chosen] = grad
         return gradient
@@ -99,10 +102,3 @@ class _MaxPool(torch.autograd.Function):
 
 def _as_ordered_integers(x: Tensor) -> Tensor:
     return x.view(torch.int16) if x.dtype == torch.bfloat16 else x
-
-
-def _nonzero(mask: Tensor) -> Tensor:
-    """Return the indices of True in a flat mask; NumPy's search is five times faster on the CPU."""
-    if mask.device.type == "cpu":
-        return torch.from_numpy(np.flatnonzero(mask.numpy()))
-    return mask.nonzero()[:, 0]

@@ -10,13 +10,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from methods.native import rri
+from methods.native import rri, rri_cuda
+from methods.nn.rri_batched import TINY, features_of_batch
 from methods.nn.threads import chunks, max_threads, thread_map
 
 NUMBERS = 4
 """Numbers per neighbour: ‖p‖, ‖q‖, the angle between p and q, and the angle around p to the next neighbour."""
-_MAX_DISTANCES = 1 << 24
-"""Number of distances that the brute-force search holds in memory."""
 _TORCH_ROWS = 1024
 """Points per chunk for torch on the CPU: its temporaries stay in the cache."""
 _MIN_KERNEL_ROWS = 256
@@ -25,8 +24,6 @@ _CHUNKS_PER_THREAD = 16
 """Chunks per thread for large clouds: no thread waits long for the last chunk."""
 _LEAF_SIZE = 24
 """Points per leaf of SciPy's k-d tree: 10 and 64 are slower."""
-_TINY = 1e-6
-"""Length, relative to the cloud's radius, below which a direction is undefined."""
 _UNDEFINED = 16.0
 """Sort key of an undefined azimuth: larger than all others, which are offset by half of it."""
 
@@ -60,22 +57,23 @@ def rigid_invariant_features(points: Tensor, k: int = 20) -> Tensor:
     """
     if points.shape[1] < k + 1:
         raise ValueError(f"{k} neighbours need at least {k + 1} points; the cloud has {points.shape[1]}")
+    if points.device.type != "cpu":
+        return features_of_batch(points.detach(), k)
     centred = (points - points.mean(dim=1, keepdim=True)).detach().contiguous()
     count, size, _ = points.shape
     features = points.new_empty(count, size, NUMBERS * k)
     kernel = _kernel(points.device, points.dtype, k)
     writers = thread_map(lambda cloud: _feature_writer(cloud, k, kernel), list(centred))
-    if kernel:
-        rows = max(_MIN_KERNEL_ROWS, count * size // (_CHUNKS_PER_THREAD * max_threads()))
-    else:
-        rows = _TORCH_ROWS if points.device.type == "cpu" else max(1, _MAX_DISTANCES // size)
+    rows = max(_MIN_KERNEL_ROWS, count * size // (_CHUNKS_PER_THREAD * max_threads())) if kernel else _TORCH_ROWS
     thread_map(lambda chunk: writers[chunk.cloud](chunk.rows, features[chunk.cloud]), chunks(count, size, rows))
     return features
 
 
 def implementation(device: str, k: int) -> str:
     """Return how features of float32 clouds are computed on a device: "native" (compiled kernel) or "torch"."""
-    return "native" if _kernel(torch.device(device), torch.float32, k) else "torch"
+    place = torch.device(device)
+    found = _kernel(place, torch.float32, k) if place.type == "cpu" else rri_cuda.kernel(place, k)
+    return "native" if found else "torch"
 
 
 def _kernel(device: torch.device, dtype: torch.dtype, k: int) -> CDLL | None:
@@ -92,14 +90,14 @@ def _feature_writer(cloud: Tensor, k: int, kernel: CDLL | None) -> Callable[[sli
     if kernel:
         tree = rri.Tree(kernel, cloud)
         if tree.in_range:
-            return lambda rows, out: tree.describe(rows, k, _TINY * tree.radius, out)
+            return lambda rows, out: tree.describe(rows, k, TINY * tree.radius, out)
     centred = _with_radii(cloud)
-    search = _TreeSearch(cloud) if cloud.device.type == "cpu" else _BruteForceSearch(cloud)
+    search = _TreeSearch(cloud)
     return lambda rows, out: _write_features(centred, rows, search(rows, k), out[rows])
 
 
 class _TreeSearch:
-    """Nearest neighbours in a cloud (N, 3) by a k-d tree, for the CPU."""
+    """Nearest neighbours in a cloud (N, 3) by a k-d tree."""
 
     def __init__(self, cloud: Tensor) -> None:
         from scipy.spatial import cKDTree
@@ -110,19 +108,6 @@ class _TreeSearch:
         """Return the indices (n, k) of the k nearest other points of the points in `rows`, nearest first."""
         neighbours = torch.from_numpy(self.tree.query(self.tree.data[rows], k + 1)[1])
         return _without_self(neighbours, torch.arange(rows.start, rows.stop))
-
-
-class _BruteForceSearch:
-    """Nearest neighbours in a cloud (N, 3) by the distances to all points, for a GPU."""
-
-    def __init__(self, cloud: Tensor) -> None:
-        self.cloud = cloud
-
-    def __call__(self, rows: slice, k: int) -> Tensor:
-        """Return the indices (n, k) of the k nearest other points of the points in `rows`, nearest first."""
-        distance = torch.cdist(self.cloud[rows], self.cloud, compute_mode="donot_use_mm_for_euclid_dist")
-        neighbours = distance.topk(k + 1, largest=False).indices
-        return _without_self(neighbours, torch.arange(rows.start, rows.stop, device=neighbours.device))
 
 
 def _without_self(neighbours: Tensor, own: Tensor) -> Tensor:
@@ -136,7 +121,7 @@ def _without_self(neighbours: Tensor, own: Tensor) -> Tensor:
 
 def _with_radii(cloud: Tensor) -> _CentredCloud:
     radius = cloud.norm(dim=1)
-    least = (_TINY * radius.max()).clamp_min(torch.finfo(cloud.dtype).tiny)
+    least = (TINY * radius.max()).clamp_min(torch.finfo(cloud.dtype).tiny)
     return _CentredCloud(torch.stack([*cloud.T, radius]), least)
 
 
@@ -187,10 +172,7 @@ def _write_gaps(azimuth: Tensor, defined: Tensor, out: Tensor) -> None:
     low = (1 << (k - 1).bit_length()) - 1
     ordered = (azimuth.double() + _UNDEFINED / 2).masked_fill_(~defined, _UNDEFINED)
     ordered.view(torch.int64).bitwise_and_(~low).bitwise_or_(torch.arange(k, device=azimuth.device))
-    if ordered.device.type == "cpu":
-        ordered.numpy().sort(axis=1)
-    else:
-        ordered = ordered.sort(dim=1).values
+    ordered.numpy().sort(axis=1)
     first_again = ordered[:, :1] + 2 * math.pi
     following = torch.cat([ordered[:, 1:], first_again], dim=1)
     following = torch.where(following < _UNDEFINED, following, first_again)

@@ -1,9 +1,13 @@
 """Fixtures of folders with and without runs, and of synthetic runs."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from bench.cli import main
 from tests.bench.command_line import QUICK, SHORT
+from tests.bench.png_figures import save_png_only
 from tests.bench.stored_runs import changed, write_record
 from tests.bench.synthetic_run import as_loaded, synthetic_run
 
@@ -24,7 +28,13 @@ def folders(stored_run, tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def bench(tmp_path, monkeypatch, request):
+def png_only(monkeypatch):
+    """Save figures as PNGs only, in this process."""
+    save_png_only(monkeypatch)
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch, request, png_only):
     """Return a function that runs a command line in an empty folder and returns the folder of the results.
 
     Reports are written only in tests with `report` in their names.
@@ -52,11 +62,22 @@ def project(tmp_path, monkeypatch):
     return folder
 
 
+@pytest.fixture(scope="session")
+def short_run(tmp_path_factory):
+    """The folder of a finished run that no test changes."""
+    folder = tmp_path_factory.mktemp("short")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr("bench.report.begin_report", lambda *_: list)
+        assert main.main([*SHORT, "--out", "r"]) == 0
+    assert [path.name for path in folder.iterdir()] == ["results"]
+    return folder / "results" / "r"
+
+
 @pytest.fixture
-def finished_run(project):
-    """The folder of a finished run."""
-    assert main.main([*SHORT, "--out", "r"]) == 0
-    return project / "results" / "r"
+def finished_run(project, short_run):
+    """The folder of a finished run, as the run `r` of the current folder."""
+    return Path(shutil.copytree(short_run, project / "results" / "r"))
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from bench.planning.catalog import Catalog
 from bench.report import Options, ProblemReplay, begin_report
 from bench.report.embed import script_json
 from datasets.problems import ProblemKey, make_problem
+from tests.bench.png_figures import save_png_only
 from tests.bench.synthetic_run import HOSTILE, as_loaded, synthetic_run
 from tests.catalog import open_data
 
@@ -61,12 +62,10 @@ def opened(tmp_path_factory):
     loaded = drawable_run()
     only_noisy = aggregate.add_success(loaded, CRITERION)
     frames = aggregate.tables(loaded, CRITERION, only_noisy)
-    begin_report(
-        loaded,
-        frames,
-        ProblemReplay(loaded, Catalog.of(folder)),
-        Options(CRITERION, True, folder / "run", folder / "report"),
-    )()
+    options = Options(CRITERION, True, folder / "run", folder / "report")
+    with pytest.MonkeyPatch.context() as patch:
+        save_png_only(patch)
+        begin_report(loaded, frames, ProblemReplay(loaded, Catalog.of(folder)), options)()
     driver = browser()
     driver.get((folder / "report" / "report.html").as_uri())
     yield driver

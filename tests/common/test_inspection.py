@@ -105,6 +105,7 @@ def test_an_import_that_never_ends_is_ended(tmp_path, monkeypatch):
 def test_another_plugin_that_patches_numpy_changes_no_score(tmp_path, folder, monkeypatch):
     """The methods' own processes import the plug-in they run only."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("bench.report.begin_report", lambda *_: list)
     run = [*QUICK, "--methods", "identity", "good", "--conditions", "noisy", "--problems", "3"]
     run = [word if word != QUICK[QUICK.index("--plugins") + 1] else str(folder) for word in run]
     run[run.index("--datasets") + 1] = "shapes40"

@@ -10,7 +10,7 @@ from scipy.stats import kstest, norm
 from common.errors import InputError
 from common.keys import rng
 from datasets import conditions, poses
-from datasets.base import DataSet, MeshShape, NotEnoughPoints, Pair, PairSet
+from datasets.base import DataSet, MeshShape, NotEnoughPoints, Pair, PairSet, Shape
 from datasets.conditions import condition, labels_allowed
 from datasets.problems import ProblemKey, call_seed, make_problem
 
@@ -256,3 +256,58 @@ def test_poses_are_scipys():
     for sampler in ("axis_angle", "haar"):  # without bounds, all angles occur
         angles = [poses.angle_deg(poses.sample_pose(sampler, draw)[:3, :3]) for _ in range(400)]
         assert max(angles) > 170 and min(angles) < 45
+
+
+class Counted(Shape):
+    """Records how many points are drawn."""
+
+    name, category, symmetry = "counted", "a", "C2"
+    frame = np.eye(4)
+
+    def __init__(self):
+        self.drawn = 0
+
+    @property
+    def symmetry_frame(self):
+        return self.frame
+
+    def samples(self, points, count, rng):
+        self.drawn += points * count
+        return [rng.normal(size=(points, 3)) * (0.3, 0.2, 0.1) for _ in range(count)]
+
+
+class Single(DataSet):
+    """One shape."""
+
+    categories = ("a", "b")
+
+    def __init__(self, shape):
+        self.only = shape
+
+    def labels(self, split):
+        return None
+
+    def shape(self, split, index):
+        return self.only
+
+
+FOR_FIXED_POINTS = [name for name, kind in conditions.CONDITIONS.items() if not kind.real and name != "partial"]
+
+
+@pytest.mark.parametrize("points", [30, 101])
+@pytest.mark.parametrize("name", [*FOR_FIXED_POINTS, "partial[visibility=hpr]", "density[target=17]", "crop[keep=0.3]"])
+def test_a_problem_takes_exactly_the_points_that_its_condition_announces(name, points):
+    """Objects with fewer points are left out beforehand, and no other."""
+    shape = Counted()
+    problem = make_problem(Single(shape), ProblemKey("single", name, points, 0))
+    assert shape.drawn == condition(name).needed(points) and 0 < len(problem.source) <= points
+
+
+def test_the_pose_of_the_source_is_that_of_the_frame_of_its_symmetry():
+    frame = np.eye(4)
+    frame[:3, :3], frame[:3, 3] = poses.axis_rotation(np.array([0.0, 0.6, 0.8]), 50), (0.1, 0.2, -0.3)
+    plain, framed = Counted(), Counted()
+    framed.frame = frame
+    one, other = (make_problem(Single(shape), replace(KEY, dataset="single")) for shape in (plain, framed))
+    np.testing.assert_allclose(other.source_pose, one.source_pose @ frame, atol=1e-12)
+    assert other.tags["symmetry"] == "C2" and one.sha256() == other.sha256()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from scipy.spatial.transform import Rotation
 
 from common.errors import InputError
@@ -156,11 +155,3 @@ def test_bad_parameters_are_one_line() -> None:
         with pytest.raises(InputError) as caught:
             Hgmr(**given)
         assert "\n" not in str(caught.value)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_cuda_agrees_with_the_cpu() -> None:
-    source, target, _ = problem(20, noise=0.01)
-    on_gpu = Hgmr()
-    on_gpu.setup("cuda", 0, "")
-    assert np.allclose(solve(on_gpu, source, target), solve(Hgmr(), source, target), atol=1e-4)

@@ -109,3 +109,16 @@ def test_icp_says_how_much_of_the_source_is_met():
     astray.begin(0)
     astray.register(source, target, np.diag([1.0, -1, -1, 1]))
     assert icp.scratch.notes["confidence"] > 0.99 > astray.scratch.notes["confidence"]
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_start_and_a_source_that_was_moved_by_it_give_the_same_pose(metric: str) -> None:
+    """Whatever a step takes from the source, such as its normals, must be turned by the pose so far."""
+    source, target, truth = turned_pair(100)
+    noise = np.random.default_rng(1).normal(scale=0.01, size=(2, *source.shape))  # no normal is ambiguous
+    source, target = ((cloud + gap).astype(np.float32) for cloud, gap in zip((source, target), noise, strict=True))
+    start = truth @ rigid(Rotation.from_euler("y", 9, degrees=True).as_matrix(), np.array([0.02, 0.0, 0.01]))
+    moved = (source @ start[:3, :3].T + start[:3, 3]).astype(np.float32)
+    icp = Icp(metric=metric, distance=0.5, iterations=3, tolerance=1e-12)
+    one, two = solve(icp, source, target, start), solve(icp, moved, target) @ start
+    np.testing.assert_allclose(one, two, atol=4e-3)

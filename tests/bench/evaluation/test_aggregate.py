@@ -10,6 +10,7 @@ from bench.evaluation.conventions import CONVENTIONS
 from bench.evaluation.loader import GROUP_COLUMNS, POSE_COLUMNS
 from bench.storage.csv_writer import csv_text
 from common.errors import InputError
+from tests.bench.report.one_group import one_group
 from tests.bench.synthetic_run import as_loaded, synthetic_run
 
 CRITERION = CONVENTIONS["deepgmr"]
@@ -237,3 +238,60 @@ def test_parquet_without_pyarrow_is_one_line(monkeypatch):
 @pytest.fixture
 def loaded_for_parquet():
     return as_loaded(*synthetic_run(n=6, sizes=(256,), methods=("icp",), conditions=("noisy",)))
+
+
+def test_the_ceiling_is_the_share_of_problems_without_a_pose_that_fits_better_or_as_well():
+    """Each problem counts once, however often it was repeated; those without a search do not count."""
+    ratios = np.array([0.5, 0.99, 1.01, 1.06, 1.08, 2.0, np.inf, np.nan, np.nan])
+    trials = one_group({"a": ("local", np.full(9, 0.1))}, {"a": 1.0})["trials"].assign(rival_ratio=ratios)
+    repeated = pd.concat([trials, trials.iloc[:4].assign(repeat=1), trials.iloc[:2].assign(repeat=2)])
+    (row,) = aggregate.summary(repeated, CRITERION).to_dict("records")
+    assert (row["ceiling"], row["unambiguous"], row["ceiling_problems"]) == (5 / 7, 3 / 7, 7)
+    (unknown,) = aggregate.summary(trials.assign(rival_ratio=np.nan), CRITERION).to_dict("records")
+    assert np.isnan([unknown["ceiling"], unknown["unambiguous"]]).all() and unknown["ceiling_problems"] == 0
+
+
+def test_the_time_of_a_stage_is_the_median_over_the_calls_that_reached_it():
+    draw = np.random.default_rng(0)
+    rows = [("a", 64, "solve", t) for t in (1.0, 9.0, 2.0)] + [("a", 64, "load", 4.0)]
+    rows += [("a", 128, "solve", t) for t in (5.0, 7.0)] + [("b", 64, "solve", 3.0)]
+    given = pd.DataFrame(rows, columns=["method", "points", "stage", "time_ms"])
+    given = given.assign(machine="m").iloc[draw.permutation(len(rows))]
+    table = aggregate.stages(given).set_index(["method", "points", "stage"])
+    assert table["time_ms_median"].to_dict() == {
+        ("a", 64, "load"): 4.0,
+        ("a", 64, "solve"): 2.0,
+        ("a", 128, "solve"): 6.0,
+        ("b", 64, "solve"): 3.0,
+    }
+    assert table["calls"].to_dict() == {
+        ("a", 64, "load"): 1,
+        ("a", 64, "solve"): 3,
+        ("a", 128, "solve"): 2,
+        ("b", 64, "solve"): 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("counts", "status"),
+    [({}, "ok"), ({"crash": 1}, "crash"), ({"crash": 3, "timeout": 5}, "timeout"), ({"crash": 5, "error": 1}, "crash")],
+)
+def test_the_status_of_a_time_is_its_most_frequent_failure(synthetic, counts, status):
+    timed = aggregate.timed(as_loaded(*synthetic))
+    mine = timed[(timed["method"] == "icp") & (timed["points"] == 256)]
+    names = [name for name, count in counts.items() for _ in range(count)]
+    names += ["ok"] * (len(mine) - len(names))
+    table = aggregate.timing(mine.assign(status=pd.Categorical(names)), [0.0, 180.0])
+    assert table["status"].tolist() == [status] and table["ended"].tolist() == [names.count("ok")]
+
+
+def test_problems_that_were_skipped_count_only_as_skipped():
+    trials = one_group({"a": ("local", np.r_[np.full(6, 0.1), np.full(3, np.inf)])}, {"a": 1.0})["trials"]
+    skipped = trials.iloc[:4].assign(
+        problem=pd.Categorical([f"d/noisy/64/{i:05d}" for i in range(20, 24)]), status="skipped", success=np.nan
+    )
+    (row,) = aggregate.summary(pd.concat([trials, skipped]).astype({"problem": "category"}), CRITERION).to_dict(
+        "records"
+    )
+    assert (row["problems"], row["distinct_problems"], row["answered"], row["skipped"]) == (9, 9, 6, 4)
+    assert (row["timeout"], row["recall"], row["answer_rate"]) == (3, 6 / 9, 6 / 9)

@@ -11,7 +11,8 @@ import pytest
 from scipy.stats import binomtest
 
 from bench.cli import main
-from bench.evaluation.aggregate import add_success
+from bench.evaluation import statistics
+from bench.evaluation.aggregate import ENDED, add_success
 from bench.evaluation.compare import Change, _with_verdict, check_same_problems, compare
 from bench.evaluation.conventions import CONVENTIONS
 from bench.evaluation.statistics import Difference
@@ -213,7 +214,7 @@ def test_every_quantity_is_recomputed_from_the_trials(stored_run, repeated):
 
 
 @pytest.mark.parametrize("quantity", ["recall@0.2", "answered", "RMSE, both answered"])
-@pytest.mark.parametrize("d", [-0.5, -0.004, 0.0, 0.004, 0.5])
+@pytest.mark.parametrize("d", [-0.5, -0.007, -0.004, 0.0, 0.004, 0.007, 0.5])
 @pytest.mark.parametrize("p", [0.049, 0.05, 0.051])
 def test_a_verdict_needs_significance_and_for_errors_a_relevant_difference(quantity, d, p):
     """Larger is better for shares, smaller for errors; a mean error must differ by more than a percent."""
@@ -238,3 +239,50 @@ def test_remarks_and_refusals_name_what_differs(stored_run):
     n = int(stored_run.problems["problem"].astype(str).str.startswith(f"{group}/").sum())
     with pytest.raises(InputError, match=rf"the problems of {group} differ \({n} and {n - 1} problems\)"):
         compare(stored_run, other, ("A", "B"), CRITERION)
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.5])
+def test_the_difference_of_times_is_that_of_the_second_run_from_the_first(stored_run, factor):
+    outcomes = stored_run.outcomes
+    mine = (outcomes["method"] == "fgr").to_numpy()
+    other = dataclasses.replace(
+        stored_run, outcomes=outcomes.assign(time_ms=outcomes["time_ms"] * np.where(mine, factor, 1))
+    )
+    changes = [c for c in compare(stored_run, other, ("A", "B"), CRITERION).changes if c.quantity == "time (ms)"]
+    assert {c.method for c in changes} == {"fgr", "icp", "teaser"}
+    for change in changes:
+        expected = (factor - 1) * change.a if change.method == "fgr" else 0.0
+        assert change.difference.mean == pytest.approx(expected) == pytest.approx(change.b - change.a)
+        assert change.difference.low <= change.difference.mean <= change.difference.high
+
+
+def test_every_interval_and_test_of_a_change_is_over_objects(stored_run):
+    """Ten objects with six problems each, whose differences resemble each other."""
+    rank = stored_run.problems.groupby(["condition", "points"]).cumcount()
+    few = dataclasses.replace(
+        stored_run, problems=stored_run.problems.assign(object=(rank // 6).map("object_{:02d}".format))
+    )
+    draw = np.random.default_rng(0)
+    slower = few.outcomes.assign(time_ms=few.outcomes["time_ms"] * draw.uniform(0.5, 2, len(few.outcomes)))
+    other = changed(dataclasses.replace(few, outcomes=slower), "fgr", "noisy", move=0.05, share=0.3, fail=0.1)
+    tables = [add_success(run, CRITERION).query("method == 'fgr' and condition == 'noisy'") for run in (few, other)]
+    group = "/".join(map(str, tables[0][["dataset", "condition", "points"]].iloc[0]))
+    a, b = (table.astype({"problem": str}).sort_values("problem", ignore_index=True) for table in tables)
+    cluster, key = a["object"].astype(str).to_numpy(), ("compare", "fgr", group)
+    both = ((a["status"] == "ok") & (b["status"] == "ok")).to_numpy()
+    ended = (a["time_ms"].notna() & b["time_ms"].notna()).to_numpy()
+    ended = ended & (a["status"].isin(ENDED) & b["status"].isin(ENDED)).to_numpy()
+    shares = {
+        "recall@0.2": [(t["success"] == 1).to_numpy() for t in (b, a)],
+        "answered": [(t["status"] == "ok").to_numpy() for t in (b, a)],
+    }
+    expected = {name: statistics.share_difference(*s, *key, cluster=cluster) for name, s in shares.items()}
+    errors = [t["rmse"].to_numpy()[both] for t in (b, a)]
+    expected["RMSE, both answered"] = statistics.paired_difference(*errors, *key, cluster=cluster[both])
+    gap = (b["time_ms"] - a["time_ms"]).to_numpy()[ended]
+    interval = statistics.bootstrap_mean(gap, "time", *key, cluster=cluster[ended])
+    expected["time (ms)"] = statistics.Difference(gap.mean(), *interval, np.nan)
+    changes = [c for c in compare(few, other, ("A", "B"), CRITERION).changes if (c.method, c.group) == ("fgr", group)]
+    assert [c.quantity for c in changes] == list(expected)
+    for change in changes:
+        assert change.difference == pytest.approx(expected[change.quantity], nan_ok=True), change.quantity

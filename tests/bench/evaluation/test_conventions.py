@@ -95,3 +95,20 @@ def test_the_error_by_information_is_taken_where_there_is_one(loaded):
     expected = np.sqrt(table.loc[ok, "rte"] ** 2 + np.sin(turn) ** 2 / 7)  # T*⁻¹T has a translation as long as t - t*
     assert np.allclose(table.loc[ok, "rmse_information"], expected, atol=1e-7)
     assert np.isinf(table.loc[has & ~table["status"].isin(["ok", "skipped"]), "rmse_information"]).all()
+
+
+PUBLISHED = {
+    "deepgmr": {"rmse": 0.2},  # Yuan et al. 2020, Sec. 5
+    "deepgmr_code": {"mean_distance": 0.2},
+    "3dmatch": {"rmse_information": 0.2},  # Zeng et al. 2017
+    "3dmatch_pose": {"rre_deg": 15.0, "rte": 0.3},  # Bai et al. 2021, Chen et al. 2022
+    "kitti": {"rre_deg": 5.0, "rte": 2.0},  # Choy et al. 2019
+}
+"""Limits of the publications; the other conventions define no success."""
+
+
+@pytest.mark.parametrize("name", CONVENTIONS)
+def test_limits_are_those_of_the_publication(name):
+    assert dict(CONVENTIONS[name].limits) == PUBLISHED.get(name, {})
+    for word, (column, limit) in zip(CONVENTIONS[name].about.split(" < ")[1:], CONVENTIONS[name].limits, strict=False):
+        assert float(word.split()[0].strip("°,.")) == limit, f"the text on {name} states another limit of {column}"

@@ -1,5 +1,8 @@
 """Reading of results databases."""
 
+import contextlib
+import sqlite3
+
 import numpy as np
 import pandas as pd
 
@@ -37,3 +40,21 @@ def test_reading_a_record_gives_back_what_was_written(stored_run, folders):
     ):
         assert ours.shape == theirs.shape
     assert sorted(back.stages["stage"].unique()) == ["features", "solve"] and len(back.stages) == len(stored_run.stages)
+
+
+def test_the_order_of_the_rows_of_a_record_has_no_effect(tmp_path):
+    """Runs with several processes store problems and outcomes in the order in which they are done."""
+    run = as_loaded(*synthetic_run(n=8, sizes=(256,), methods=("deepgmr", "icp")))
+    run.information[3] = np.arange(36.0).reshape(6, 6)
+    write_record(run, tmp_path)
+    here = loader.load(tmp_path / "record.sqlite", run.run)
+    with contextlib.closing(sqlite3.connect(tmp_path / "record.sqlite")) as db, db:
+        for table in ("problems", "outcomes"):
+            db.execute(f"CREATE TABLE turned AS SELECT * FROM {table} ORDER BY problem DESC, rowid DESC")
+            db.execute(f"DELETE FROM {table}")
+            db.execute(f"INSERT INTO {table} SELECT * FROM turned")
+            db.execute("DROP TABLE turned")
+    there = loader.load(tmp_path / "record.sqlite", run.run)
+    for name in ("problems", "outcomes"):
+        pd.testing.assert_frame_equal(getattr(there, name), getattr(here, name))
+    assert np.array_equal(there.scenes.truth, here.scenes.truth) and there.information.keys() == here.information.keys()

@@ -105,6 +105,22 @@ def test_a_mean_of_fewer_than_ten_objects_has_no_interval(repeats):
         assert np.isnan(interval).all() == (objects < 10) == np.isnan(interval).any()
 
 
+def test_the_spread_of_unequal_problems_is_unbiased():
+    """The mean of squares between problems is E[within] + n0 E[between]; n0 from the definition of its expectation."""
+    counts = np.array([1, 2, 3, 30])
+    problem = np.repeat(np.arange(4), counts)
+    n, k = counts.sum(), len(counts)
+    effect = np.eye(4)[problem]  # the effect of problem j on each value is column j
+    centred = np.stack([effect[problem == j].mean(axis=0) for j in range(4)]) - effect.mean(axis=0)
+    size = (counts[:, None] * centred**2).sum() / (k - 1)  # expected square between for effects of variance 1
+    values = np.random.default_rng(0).normal(size=n) + 3 * problem
+    means = np.array([values[problem == j].mean() for j in range(4)])
+    within = ((values - means[problem]) ** 2).sum() / (n - k)
+    between = (counts * (means - values.mean()) ** 2).sum() / (k - 1)
+    expected = np.sqrt(within), np.sqrt((between - within) / size)
+    assert statistics.spread(problem, values) == pytest.approx(expected)
+
+
 def test_seed_spread_and_problem_spread_are_separated():
     draw = np.random.default_rng(5)
     problem = np.repeat(np.arange(400), 5)

@@ -16,7 +16,7 @@ from bench.planning.tasks import (
 )
 from common.errors import InputError
 from datasets.conditions import ConditionSpec
-from datasets.problems import Problem, ProblemKey
+from datasets.problems import Problem, ProblemKey, call_seed
 from datasets.registry import DataRegistry
 from methods.core.registry import MethodSpec
 
@@ -123,3 +123,14 @@ def test_abandoned_call_keeps_the_outcomes_before_it(clock, monkeypatch):
 
     monkeypatch.setattr(InstantProcess, "_call", call)
     assert len(solved(task())) == 2
+
+
+@pytest.mark.parametrize("repeat", [0, 2])
+def test_a_call_gets_its_clouds_in_order_and_the_seed_of_its_first_problem(repeat):
+    clouds = [np.full((4, 3), i, np.float32) for i in range(6)]
+    problems = [
+        Problem(ProblemKey("d", "noisy", 4, i), clouds[i], clouds[i + 3], np.eye(4), np.eye(4), {}) for i in range(3)
+    ]
+    request = pool_worker._request(MethodSetup(MethodSpec("m"), "d"), problems, repeat)
+    assert request.seed == call_seed(problems[0], "m", repeat) != call_seed(problems[-1], "m", repeat)
+    assert [cloud[0, 0] for cloud in (*request.sources, *request.targets)] == [0, 1, 2, 3, 4, 5]

@@ -28,9 +28,7 @@ def test_a_run_writes_csvs_and_a_report(bench, tmp_path, capsys):
     assert set(facts["problem_sets"]) == {f"blobs/{c}/60" for c in ("clean", "noisy", "resampled")}
     assert all(len(h) == 64 for h in facts["problem_sets"].values())
     report = tmp_path / "reports" / "r"
-    assert (
-        (report / "report.html").is_file() and list(report.glob("figures/*.png")) and list(report.glob("figures/*.svg"))
-    )
+    assert (report / "report.html").is_file() and list(report.glob("figures/*.png"))
     printed = capsys.readouterr().out
     for expected in ("registering: ", "good+icp", "report", "CSVs", "plots"):
         assert expected in printed
@@ -44,10 +42,10 @@ def test_a_run_writes_csvs_and_a_report(bench, tmp_path, capsys):
 
 @pytest.mark.parametrize("jobs", [2])
 def test_trials_are_byte_identical_for_any_number_of_jobs(bench, jobs):
-    arguments = ["--methods", "good", "lottery", "icp", "identity", "--problems", 50, "--conditions", "noisy"]
+    arguments = ["--methods", "good", "lottery", "pca", "identity", "--problems", 24, "--conditions", "noisy"]
     first, other = bench(*arguments, out="one"), bench(*arguments, "--jobs", jobs, out="other")
     texts = [read_csv(f, "trials").drop(columns=TIME_COLUMNS).to_csv() for f in (first, other)]
-    assert texts[0] == texts[1] and len(read_csv(first, "trials")) == 200
+    assert texts[0] == texts[1] and len(read_csv(first, "trials")) == 96
 
 
 def test_every_failure_is_an_outcome_and_affects_no_other_method(bench, tmp_path, monkeypatch, capsys):

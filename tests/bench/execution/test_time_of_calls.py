@@ -197,6 +197,17 @@ def test_methods_are_timed_in_turn_first_one_pair_at_a_time_then_batches(phase):
         assert call.keys == tuple(keys)
 
 
+def test_a_gpu_gets_a_call_that_is_not_stored_before_each_timed_one(phase):
+    """Its clocks fall while other methods are timed."""
+    phase.processes[ONE].setup = MethodSetup(ONE, "d", "cuda:0")
+    for method, made in ((ONE, 2), (MANY, 1)):
+        call = next(call for call in phase._calls() if call.method == method)
+        phase.warm.add((method, call.group.points, call.phase))
+        phase.made.clear()
+        assert len(phase._time(call)) == 1
+        assert phase.made == [(method.text, list(call.keys), call.phase, call.round)] * made
+
+
 @pytest.mark.parametrize("pairs", [1, 2, 40])
 def test_real_pairs_are_timed_at_their_own_poses(phase, pairs):
     keys = tuple(ProblemKey("shapes40", "real", 60, i) for i in range(pairs))

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from bench.isolation import interrupt
+from performance.kills import WITHOUT_REPORT
 from tests.bench.background_run import count_outcomes, have_ended, method_processes, start, wait_for
 from tests.bench.waiting import FAULT_S, wait_until
 
@@ -57,7 +58,7 @@ def test_ctrl_c_stores_finished_outcomes_of_workers(tmp_path, jobs):
     after = count_outcomes(record)
     assert 0 < after <= 5 * jobs
     (gate / "open").touch()
-    process = start(tmp_path, *arguments)
+    process = start(tmp_path, *arguments, run=("-c", WITHOUT_REPORT))
     out, errors = process.communicate(timeout=FAULT_S)
     assert process.returncode == 0, errors
     assert f"continuing: {after} outcomes" in out and re.search(rf"registering: {40 - after} of {40 - after}", out)

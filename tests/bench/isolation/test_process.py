@@ -205,3 +205,52 @@ def test_the_last_words_of_a_process_are_read_however_late(picky, monkeypatch):
     picky.close()
     _, call = next(calls(WORDS))
     assert picky.call(call).message == "the process ended with exit code 3 | last words"
+
+
+ON_A_BROKEN_GPU = """
+import sys, types
+import numpy as np
+from methods.base import Method
+
+
+class Broken(Method):
+    '''Stand-in for a GPU whose context is lost by a cloud of one point.'''
+
+    devices = ("cpu", "cuda")
+
+    def setup(self, device, seed, domain):
+        self.note(device=device)
+        self.state["cuda"] = types.SimpleNamespace(
+            is_initialized=lambda: True,
+            reset_peak_memory_stats=lambda device: None,
+            memory_allocated=lambda device: 0,
+            max_memory_allocated=lambda device: 0,
+            synchronize=lambda device: None,
+        )
+        sys.modules["torch"] = types.SimpleNamespace(cuda=self.state["cuda"])
+
+    def register(self, source, target):
+        def lost(device):
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+        if len(source) == 1:
+            self.state["cuda"].synchronize = lost
+        if len(source) == 2:
+            raise RuntimeError("CUDA out of memory")
+        return np.eye(4)
+"""
+
+
+def test_a_process_whose_gpu_fails_every_call_is_replaced(tmp_path):
+    """Only the call that lost the context fails, and those sent ahead of it are answered by the next process."""
+    (tmp_path / "broken.py").write_text(ON_A_BROKEN_GPU)
+    child = MethodProcess(MethodSetup(spec("broken", tmp_path), "blobs", "cuda:0"), Limits(FAULT_S, 4))
+    try:
+        assert child.start().notes == {"device": "cuda:0"}
+        first = child.process.pid
+        sizes = [3, 2, 1, 4, 5]
+        replies = list(child.replies((n, RegisterRequest((CLOUD[:n],), (CLOUD,), 0)) for n in sizes))
+        assert [reply.status for _, reply in replies] == ["ok", "error", "error", "ok", "ok"]
+        assert "illegal memory access" in replies[2][1].message and child.process.pid != first
+    finally:
+        child.close()

@@ -18,24 +18,131 @@ from tests.catalog import build, spec
 CLOUD = np.zeros((5, 3), np.float32)
 
 
-def test_growth_of_gpu_memory_is_measured_over_the_idle_state(monkeypatch):
-    calls = []
-    cuda = types.SimpleNamespace(
-        is_available=lambda: True,
-        reset_peak_memory_stats=lambda device: calls.append(("reset", device)),
-        memory_allocated=lambda device: 100 * 2**20,
-        max_memory_allocated=lambda device: 350 * 2**20,
-        synchronize=lambda device: calls.append(("synchronise", device)),
-    )
-    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda))
-    cloud = np.zeros((5, 3), np.float32)
-    request = RegisterRequest([cloud], [cloud], 0)
+class Event:
+    """A CUDA event that takes the time of the emulated device when it is recorded."""
+
+    def __init__(self, cuda, enable_timing):
+        assert enable_timing
+        self.cuda = cuda
+
+    def record(self, stream):
+        assert stream == "stream of cuda:0"
+        self.ms = self.cuda.clock_ms
+
+    def elapsed_time(self, end):
+        return end.ms - self.ms
+
+
+class Cuda(types.SimpleNamespace):
+    """Stand-in for `torch.cuda` that refuses everything before it is initialised, as CUDA does."""
+
+    def __init__(self, initialised=True):
+        super().__init__(calls=[], fault=None, clock_ms=0.0, initialised=initialised)
+
+    def is_initialized(self):
+        return self.initialised
+
+    def _call(self, name, device, result=None):
+        if not self.initialised:
+            raise RuntimeError(f"{name} before initialisation")
+        if self.fault and name == "synchronise":
+            raise RuntimeError(self.fault)
+        self.calls.append((name, device))
+        return result
+
+    def reset_peak_memory_stats(self, device):
+        self._call("reset", device)
+
+    def memory_allocated(self, device):
+        return self._call("allocated", device, 100 * 2**20)
+
+    def max_memory_allocated(self, device):
+        return self._call("peak", device, 350 * 2**20)
+
+    def synchronize(self, device):
+        self._call("synchronise", device)
+
+    def current_stream(self, device):
+        return f"stream of {device}"
+
+    def Event(self, enable_timing):
+        return Event(self, enable_timing)
+
+
+@pytest.fixture
+def cuda(monkeypatch):
+    stand_in = Cuda()
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=stand_in))
+    return stand_in
+
+
+REQUEST = RegisterRequest([CLOUD], [CLOUD], 0)
+
+
+def test_growth_of_gpu_memory_is_measured_over_the_idle_state(cuda):
     method = build("identity")
-    assert server.register(method, "cuda:0", request).gpu_memory_mb == 250
-    assert calls == [("reset", "cuda:0"), ("synchronise", "cuda:0")]
-    assert np.isnan(server.register(method, "cpu", request).gpu_memory_mb) and len(calls) == 2
-    cuda.is_available = lambda: False
-    assert np.isnan(server.register(method, "cuda:0", request).gpu_memory_mb) and len(calls) == 2
+    assert server.register(method, "cuda:0", REQUEST).gpu_memory_mb == 250
+    assert [name for name, _ in cuda.calls] == ["reset", "allocated", "synchronise", "peak"]
+    assert {device for _, device in cuda.calls} == {"cuda:0"}
+    assert np.isnan(server.register(method, "cpu", REQUEST).gpu_memory_mb) and len(cuda.calls) == 4
+
+
+def test_nothing_touches_a_gpu_before_cuda_is_initialised(cuda):
+    cuda.initialised = False
+    method = build("identity")
+    method.scratch.clock = measure_module.stage_clock("cuda:0")
+    with method.stage("solve"):
+        pass
+    assert 0 <= method.scratch.stages["solve"] < 1
+    reply = server.register(method, "cuda:0", REQUEST)
+    assert reply.status == "ok" and np.isnan(reply.gpu_memory_mb) and measure_module.is_usable("cuda:0")
+
+
+class OnGpu(Method):
+    """A method whose call is a function in its state."""
+
+    devices = ("cpu", "cuda")
+
+    def register(self, source, target):
+        with self.stage("solve"):
+            return self.state["call"]()
+
+
+def on_gpu(call):
+    method = OnGpu()
+    method.scratch.clock = measure_module.stage_clock("cuda:0")
+    method.state["call"] = call
+    return method
+
+
+def raised(error):
+    raise error
+
+
+def test_the_clock_waits_for_the_gpu_after_errors_too(cuda):
+    for error, status in ((NoSolution("none"), "no_solution"), (ValueError("wrong"), "error")):
+        cuda.calls.clear()
+        reply = server.register(on_gpu(lambda error=error: raised(error)), "cuda:0", REQUEST)
+        assert reply.status == status and ("synchronise", "cuda:0") in cuda.calls
+
+
+def test_stages_on_a_gpu_are_times_of_its_events_not_of_launches(cuda):
+    def call():
+        cuda.clock_ms += 40.0  # the device works, the host returns at once
+        return np.eye(4)
+
+    reply = server.register(on_gpu(call), "cuda:0", REQUEST)
+    assert reply.stages == {"solve": pytest.approx(40.0)}
+
+
+def test_a_fault_that_the_device_reports_late_fails_the_call(cuda):
+    def call():
+        cuda.fault = "CUDA error: an illegal memory access was encountered"
+        return np.eye(4)
+
+    reply = server.register(on_gpu(call), "cuda:0", REQUEST)
+    assert (reply.status, reply.message) == ("error", f"RuntimeError: {cuda.fault}") and reply.stages == {}
+    assert not measure_module.is_usable("cuda:0") and measure_module.is_usable("cpu")
 
 
 def test_memory_is_the_growth_of_the_peak_over_the_idle_process(monkeypatch):

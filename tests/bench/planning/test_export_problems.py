@@ -13,7 +13,7 @@ from tests.catalog import open_data
 BLOBS = ["--datasets", "blobs", "--points", "60", "--problems", "5", "--plugins", str(PLUGINS)]
 
 
-RUN = ["--methods", "good", "lottery", "icp", "--timing-rounds", "0", "--jobs", "1"]
+RUN = ["--methods", "good", "lottery", "pca", "--timing-rounds", "0", "--jobs", "1"]
 
 
 @pytest.fixture

@@ -25,17 +25,17 @@ def report(loaded, folder, against=False, data="nowhere"):
     )()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def synthetic():
     return synthetic_run(n=24, sizes=(256,), methods=FEW, conditions=("noisy",))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def frames():
     return aggregate.tables(as_loaded(*synthetic_run(n=40, sizes=(256, 4096))), CRITERION)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def written(synthetic, tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     return folder, report(as_loaded(*synthetic), folder)

@@ -39,6 +39,6 @@ def one_group(methods, ms, timed=None, criterion=CRITERION):
     trials["success"] = criterion.success(trials)
     trials["as_good"] = trials["rival_ratio"] = np.nan
     timing = pd.DataFrame((timed or {}).items(), columns=["method", "time_ms_median"])
-    timing = timing.assign(points=64, angle_low=0, angle_high=180, phase="timing")
+    timing = timing.assign(points=64, angle_low=0, angle_high=180, phase="timing", device="cpu")
     summary = aggregate.summary(trials, criterion)
     return {"summary": summary, "trials": trials, "cdf": aggregate.cdf(trials, criterion), "timing": timing}

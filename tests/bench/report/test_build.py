@@ -35,7 +35,7 @@ def test_two_reports_of_one_run_are_the_same_bytes(written, synthetic, tmp_path)
             assert one.read_bytes().replace(bytes(written[0]), bytes(tmp_path)) == two.read_bytes(), one.name
 
 
-def test_a_method_on_few_problems_is_last_and_faint_in_every_table(synthetic, tmp_path):
+def test_a_method_on_few_problems_is_last_and_faint_in_every_table(synthetic, tmp_path, png_only):
     problems, outcomes, run = synthetic
     few = (outcomes["method"] == "deepgmr") & ~outcomes["problem"].str[-2:].isin(["00", "01", "02"])
     loaded = as_loaded(problems, outcomes[~(few & (outcomes["phase"] == "accuracy"))], run)
@@ -58,7 +58,7 @@ def test_a_method_on_few_problems_is_last_and_faint_in_every_table(synthetic, tm
 
 
 @pytest.mark.parametrize("keep", ["skipped", "accuracy", "one method"])
-def test_runs_with_little_in_them(synthetic, tmp_path, keep):
+def test_runs_with_little_in_them(synthetic, tmp_path, keep, png_only):
     problems, outcomes, run = synthetic
     kept = {
         "skipped": outcomes[outcomes["status"] == "skipped"],

@@ -4,6 +4,7 @@ import itertools
 
 import matplotlib
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -95,6 +96,29 @@ def test_the_heat_map_starts_with_the_hardest_category(frames, tmp_path):
     assert (np.diff(mean[~np.isnan(mean)]) <= 0).all()
     hardest = str(job.arguments[0].mean.index[0])
     assert f"Hardest: {hardest}" in job.alt
+
+
+def test_the_heat_map_prints_each_mean_with_its_star_and_the_best_bold():
+    draw = np.random.default_rng(0)
+    mean = pd.DataFrame(draw.uniform(0, 1, (4, 3)), index=list("wxyz"), columns=list("abc"))
+    partly, best = (pd.DataFrame(draw.random((4, 3)) < 0.5, index=mean.index, columns=mean.columns) for _ in range(2))
+    table = ranking.CategoryTable(mean, partly, best, pd.Series(7, index=mean.index))
+    with matplotlib.rc_context(style.RC):
+        axes = figures._categories(table, CRITERION, "where", "").axes[0]
+    cells = {text.get_position(): (text.get_text(), text.get_fontweight()) for text in axes.texts}
+    for i, j in np.ndindex(4, 3):
+        star, weight = "*" * int(partly.iat[i, j]), "bold" if best.iat[i, j] else "normal"
+        assert cells[j, i] == (style.number(mean.iat[i, j], 2) + star, weight)
+
+
+def test_the_dotted_line_is_the_pareto_front(frames, tmp_path, monkeypatch):
+    job = next(job for job in _jobs(frames, tmp_path) if job.kind == "recall_time")
+    rows, advice = job.arguments[:2]
+    monkeypatch.setattr(figures, "pareto_front", lambda rows, ms, best: rows[:3])
+    with matplotlib.rc_context(style.RC):
+        (line,) = [line for line in job.make(*job.arguments).axes[0].lines if line.get_linestyle() == ":"]
+    assert line.get_xdata().tolist() == [advice.ms[str(row["method"])] for row in rows[:3]]
+    assert line.get_ydata().tolist() == [row["recall"] for row in rows[:3]]
 
 
 def test_trends_over_noise_need_several_values():

@@ -144,6 +144,11 @@ def test_the_pareto_front_ends_at_the_recommended_method():
     ms = {"quick": 1.0, "slower": 2.0, "good": 5.0, "slow": 90.0, "few": 0.5, "truth": 0.1}
     assert [r["method"] for r in pareto_front(rows, ms, "good")] == ["quick", "good"]
     assert [r["method"] for r in pareto_front(rows, ms, "slow")] == ["quick", "good", "slow"]
+    equal = [*rows, _row("as good", 0.8), _row("as quick", 0.3)]
+    assert [r["method"] for r in pareto_front(equal, ms | {"as good": 4.0, "as quick": 1.5}, "good")] == [
+        "quick",
+        "good",
+    ]
     assert pareto_front(rows, ms, None) == [] and pareto_front(rows, ms, "untimed") == []
 
 
@@ -178,7 +183,7 @@ def test_properties_of_the_rule(seed):
     assert set(front) <= ranked and front[-1:] == ([chosen] if ranked else [])
     times = [ms[m] for m in front]
     recalls = [(methods[m] < 0.2).mean() for m in front]
-    assert times == sorted(times) and recalls == sorted(recalls)
+    assert times == sorted(times) and recalls == sorted(set(recalls))
     duels = ranking.duels(errors)
     assert all(d.tested == (set(pair) <= ranked) for pair, d in duels.items())
     if objects is None and ranked:
@@ -207,3 +212,30 @@ def _check_ties_by_hand(methods, order, chosen):
     for other in order.methods:
         lost, won = losses(chosen, other)
         assert chosen == first or not (lost > won and p_value(lost, won) < 0.05), (chosen, other)
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 40.0])
+def test_ties_of_a_duel_are_relative_so_the_unit_of_errors_has_no_effect(unit):
+    draw = np.random.default_rng(0)
+    a, b = draw.uniform(0.01, 0.4, (2, 300))
+    wins, losses = (int((x < 0.95 * y).sum()) for x, y in ((a, b), (b, a)))
+    duel = ranking.duels(_errors({"a": a * unit, "b": b * unit}))["a", "b"]
+    assert duel[:3] == (wins, 300 - wins - losses, losses) and duel[1] > 0
+
+
+def test_the_p_value_beside_the_best_is_the_largest_of_its_tests():
+    hits = {"best": 40, "near": 30, "far": 10}
+    order = by_recall(_errors({m: np.where(np.arange(40) < n, 0.1, 0.9) for m, n in hits.items()}))
+    p = sorted(binomtest(40 - n, 40 - n).pvalue for m, n in hits.items() if m != "best")
+    assert order.winner == "best" and order.p == pytest.approx(max(2 * p[0], p[1]))
+
+
+@pytest.mark.parametrize(("share", "differ"), [(1 / 3, True), (2 / 3, False)])
+def test_a_problem_is_solved_if_most_of_its_repeats_are(share, differ):
+    """Method b succeeds in some repeats of the last ten problems, and a in all."""
+    success = np.ones((40, 2))
+    success[30:, 1] = share
+    error = np.where(success == 1, 0.1, 0.3)
+    errors = ranking.Errors(["a", "b"], error, success, np.full(40, "c", dtype=object), np.arange(40))
+    order = by_recall(errors)
+    assert order.methods == ["a", "b"] and order.winner == ("a" if differ else None)

@@ -347,6 +347,7 @@ def test_times_of_a_recommendation_are_those_timed_alone_at_its_size_if_any_were
                 "angle_low": 0,
                 "angle_high": high,
                 "phase": phase,
+                "device": "cpu",
                 "time_ms_median": n + high + i,
             }
             for i, m in enumerate(methods)

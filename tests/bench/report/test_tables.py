@@ -1,12 +1,16 @@
 """Tables of a report."""
 
+import numpy as np
+import pytest
+
 from bench.evaluation import aggregate
 from bench.evaluation.conventions import CONVENTIONS
 from bench.report import (
     tables,
 )
-from bench.report.ranking import errors_of, select_group
-from bench.report.recommendation import recommend
+from bench.report.ranking import Ranking, errors_of, select_group
+from bench.report.recommendation import Recommendation, recommend
+from tests.bench.report.one_group import one_group
 from tests.bench.synthetic_run import HOSTILE, as_loaded
 
 CRITERION = CONVENTIONS["deepgmr"]
@@ -36,3 +40,46 @@ def test_coverage_and_failures_account_for_every_outcome(synthetic):
     failures = tables.failure_table(loaded.outcomes)
     assert sum(row[3].value for row in failures.rows) == (frames["trials"]["status"] != "ok").sum()
     assert any("has 512 fixed points" in row[4].text for row in failures.rows)
+
+
+def _row(method, answered, problems, kind="local"):
+    return {"method": method, "answered": answered, "problems": problems, "kind": kind}
+
+
+@pytest.mark.parametrize(
+    ("ms", "line"),
+    [
+        ({"a": 50.1, "b": 49.9, "c": 1.0}, "Best under 50 ms: b 0.80 (49.9 ms)."),
+        ({"a": 49.9, "b": 1.0, "c": 1.0}, "Best under 50 ms: a 0.90 (49.9 ms)."),
+        ({"a": 90.0, "c": 1.0}, "None that succeeds is known to take less than 50 ms."),
+    ],
+)
+def test_the_best_fast_method_is_the_first_of_the_ranking_below_the_limit(ms, line):
+    advice = Recommendation(
+        Ranking(["a", "b", "c"], [], ["a"], [], 0.01), {"a": 0.9, "b": 0.8, "c": 0.0}, ms, alone=True
+    )
+    rows = [_row("a", 5, 10), _row("b", 80, 100), _row("c", 10, 10), _row("truth", 0, 10, "control")]
+    expected = f"{line} Lowest: c 0.00. Unanswered most often: a (5 of 10)."
+    assert tables.verdict(rows, advice, CRITERION)[1] == expected
+    answered = [_row("a", 10, 10), _row("truth", 0, 10, "control")]
+    assert tables.verdict(answered, advice, CRITERION)[1] == f"{line} Lowest: c 0.00. Every problem was answered."
+
+
+def test_the_table_of_recall_is_sorted_by_the_mean_share_of_better_methods_and_few_problems_are_faint():
+    """A group with more methods does not weigh more: a is 2nd of 2 and 1st of 4, b is 1st of 2 and 2nd of 4."""
+
+    def group(hits, n=40):
+        return one_group({m: ("local", np.where(np.arange(n) < h, 0.1, 0.9)) for m, h in hits.items()}, {})
+
+    frames = [group({"a": 10, "b": 30}), group({"a": 39, "b": 30, "c": 9, "d": 3})]
+    few = group({"few": 3}, 3)
+    rows = {(str(i), "noisy", 64): f["summary"].to_dict("records") for i, f in enumerate(frames)}
+    rows["0", "noisy", 64] += few["summary"].to_dict("records")
+    advice = {
+        g: recommend(rows[g], errors_of(f["trials"], CRITERION), f["timing"]) for g, f in zip(rows, frames, strict=True)
+    }
+    table = tables.recall_table(rows, advice, CRITERION)
+    assert [row[0].text for row in table.rows] == ["b", "a", "c", "d", "few"]
+    for row in table.rows:
+        assert [cell.faint for cell in row] == [row[0].text == "few"] * 4
+    assert [cell.text for cell in table.rows[1]] == ["a", "local", "0.25", "0.97"]

@@ -17,7 +17,9 @@ from bench.report import (
 from bench.report.interactive import cdf, pareto
 from bench.report.ranking import duels, errors_of, select_group
 from bench.report.recommendation import recommend
+from bench.report.table import Table, TableCell
 from bench.report.tables import duel_table, group_records, headline, summary_table
+from bench.report.terminal import table_for_terminal
 from tests.bench.report.one_group import one_group
 
 CRITERION = CONVENTIONS["deepgmr"]
@@ -62,9 +64,45 @@ def test_the_summary_as_json(frames):
     assert rows["oracle"]["recall"] == 1 and isinstance(rows["oracle"]["problems"], int)
 
 
+@pytest.mark.parametrize("absent", [[], ["teaser"], ["icp", "teaser"]])
+def test_methods_that_ran_on_nothing_are_named_in_the_last_line(frames, absent):
+    summary, trials = frames["summary"], frames["trials"]
+    problems = np.where(summary["method"].isin(absent), 0, summary["problems"])
+    run = trials[~trials["method"].isin(absent)]
+    lines = _lines(frames | {"summary": summary.assign(problems=problems), "trials": run})
+    named = f"Not run: {', '.join(absent)};" if absent else ""
+    assert [line.startswith(named) for line in lines if line.startswith("Not run")] == [True] * bool(absent)
+    assert not absent or any(line.startswith(named) for line in lines[-3:])
+
+
+def test_a_table_of_the_report_is_printed_with_every_row_and_its_caption_below():
+    rows = [[TableCell("first"), TableCell("0.25", beside="0.3")], [TableCell("second", faint=True), TableCell("7")]]
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(table_for_terminal(Table("Title", ["name", "recall"], rows, caption="What it shows.")))
+    words = console.export_text().replace("─", "").split()
+    assert words == [*("Title", "name", "recall"), *("first", "0.25", "(0.3)", "second", "7", "What", "it", "shows.")]
+
+
 def _printed(methods, ms, timed=None):
     """The terminal's lines of one group, without spaces."""
     return [" ".join(line.split()) for line in _lines(one_group(methods, ms, timed)) if line.strip()]
+
+
+def test_times_on_a_gpu_are_marked_with_it():
+    methods = {"a": ("learned", [0.1] * 40), "b": ("local", [0.1] * 40)}
+    frames = one_group(methods, {"a": 4.0, "b": 9.0}, {"a": 2.0, "b": 5.0})
+    frames["timing"]["device"] = ["cuda:0", "cpu"]
+    lines = [" ".join(line.split()) for line in _lines(frames)]
+    assert any(line.startswith("a 40/40") and "4.0 cuda:0" in line for line in lines), lines
+    assert any(line.startswith("b 40/40") and "cuda" not in line for line in lines)
+    assert "Times on the CPU, unless marked cuda:0." in lines
+    assert "Recommended: a (2 ms on cuda:0, timed alone)" in " ".join(lines)
+    group = ("d", "noisy", 64)
+    rows, errors = group_records(frames["summary"], group), errors_of(frames["trials"], CRITERION)
+    table = summary_table(group, rows, errors, CRITERION, {}, recommend(rows, errors, frames["timing"]).devices)
+    times = table.heads.index("time median (ms)")
+    assert {row[0].text: row[times].text for row in table.rows} == {"a": "4.0 cuda:0", "b": "9.0"}
+    assert table.caption == "Times on the CPU, unless marked cuda:0."
 
 
 def _hits(count, problems=40):
@@ -82,7 +120,9 @@ MS = {"truth": 1.0, "poor": 1.0, "few": 900.0, "near": 30.0, "best": 50.0}
 
 
 def _sentence(lines):
-    return " ".join(lines[next(i for i, line in enumerate(lines) if line.startswith(("Tied", "Best", "No "))) :])
+    """Join the lines of the verdict, without that of the devices below it."""
+    begin = next(i for i, line in enumerate(lines) if line.startswith(("Tied", "Best", "No ")))
+    return " ".join(line for line in lines[begin:] if not line.startswith("Times on "))
 
 
 def test_the_terminal_sorts_by_recall_and_gives_advice():

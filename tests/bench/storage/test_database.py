@@ -514,3 +514,14 @@ def test_a_database_without_a_mark_is_recognised_by_the_columns_of_every_table(t
     empty = tmp_path / "empty.sqlite"
     script(empty, f"PRAGMA application_id = {application}")
     assert (database.file_kind(empty) is database.FileKind.EMPTY) == (application != 7)
+
+
+def test_an_outcome_and_a_fact_that_are_stored_again_replace_the_first(record):
+    """A skipped outcome may be solved when the run continues."""
+    record.add_outcomes([Outcome("m", "p0", "skipped", message="no package")], "global", GROUP)
+    record.add_outcomes([Outcome("m", "p0", "ok", pose=np.eye(4), time_ms=5.0)], "global", GROUP)
+    rows = record.db.execute("SELECT status, time_ms, message FROM outcomes").fetchall()
+    assert rows == [("ok", 5.0, "")] and record.finished_keys("accuracy") == {("m", "p0", 0)}
+    for value in ({"seed": 1}, None, {"seed": 2}):
+        record.put("run", value)
+        assert record.get("run") == value

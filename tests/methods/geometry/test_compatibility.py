@@ -86,3 +86,32 @@ def test_leading_eigenvectors_are_those_of_numpy() -> None:
 def test_the_strongest_columns_are_sorted() -> None:
     scores = RNG.random((5, 20)).astype(np.float32)
     assert np.array_equal(strongest(scores, 4), np.argsort(-scores, axis=1)[:, :4])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_fits_are_rotations_even_to_flat_and_mirrored_matches(seed: int) -> None:
+    """Of a plane a reflection fits as well as a rotation; of mirrored points it fits better."""
+    rng = np.random.default_rng(seed)
+    p = rng.normal(size=(2, 12, 3)) * np.array([[[1, 1, 0]], [[1, 1, 1]]])
+    q = p @ Rotation.random(random_state=seed).as_matrix().T
+    q[1] *= (1, 1, -1)
+    w = rng.random((2, 12)) + 0.1
+    poses = weighted_poses(p, q, w)
+    assert np.allclose(np.linalg.det(poses.R), 1) and np.allclose(poses.R @ poses.R.transpose(0, 2, 1), np.eye(3))
+    for k in range(2):
+        centred = [x[k] - np.average(x[k], axis=0, weights=w[k]) for x in (p, q)]
+        expected, _ = Rotation.align_vectors(centred[1], centred[0], weights=w[k])
+        residual = [
+            ((centred[1] - centred[0] @ R.T) ** 2).sum(axis=1) @ w[k] for R in (expected.as_matrix(), poses.R[k])
+        ]
+        assert residual[1] <= residual[0] + 1e-9
+
+
+def test_a_pose_is_refitted_until_its_inliers_do_not_change() -> None:
+    p, q, truth = planted()
+    start = truth @ rigid(Rotation.from_rotvec((0, 0, 0.04)).as_matrix(), [0.02, 0, 0])
+    T, count = refined(start, p, q, 0.05)
+    again, same = refined(T, p, q, 0.05)
+    assert count == same >= 60 and np.abs(again - T).max() < 1e-3 < np.abs(start - T).max()
+    near = np.linalg.norm(p @ T[:3, :3].T + T[:3, 3] - q, axis=1) < 0.05
+    assert near.sum() == count > (np.linalg.norm(p @ start[:3, :3].T + start[:3, 3] - q, axis=1) < 0.05).sum()

@@ -21,3 +21,11 @@ def test_distances_against_brute_force() -> None:
     every = np.linalg.norm((source @ T[:3, :3].T + T[:3, 3])[:, None] - target[None], axis=2).min(axis=1)
     measured = distances(source, target, T[None, :3, :3], T[None, :3, 3], 0.5, 40)
     assert measured == pytest.approx(np.sort(every)[:20].mean())
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e-3, 1e25])
+def test_distances_are_proportional_to_the_unit(unit: float) -> None:
+    source, target, T = solid(0), solid(1), pose(40)
+    pose_of = T[None, :3, :3], T[None, :3, 3]
+    scaled = distances(unit * source, unit * target, pose_of[0], unit * pose_of[1], 0.8, 100)
+    assert scaled / unit == pytest.approx(distances(source, target, *pose_of, 0.8, 100), rel=1e-5)

@@ -60,3 +60,17 @@ def test_ransac_finds_one_right_match_in_twenty_if_it_tries_often_enough() -> No
     assert np.abs(T - truth).max() < 0.05
     with pytest.raises(NoSolution, match="none of 10 triples"):
         ransac.ransac(p[20:], q[20:], 10, 1e-4, 0.9, np.random.default_rng(1))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_pose_is_the_fit_to_the_inliers_of_the_best_triple_and_to_no_other_match(seed: int) -> None:
+    """Noise makes the triple's pose differ from the fit, and matches just beyond the limit would change it."""
+    rng = np.random.default_rng(seed)
+    p = rng.uniform(-1, 1, size=(120, 3))
+    truth = rigid(Rotation.random(random_state=seed).as_matrix(), rng.normal(size=3))
+    offset = rng.normal(size=p.shape)
+    length = np.where(np.arange(120) < 60, 0.01, 0.12)  # inliers of nearly every triple of the first, and never
+    q = p @ truth[:3, :3].T + truth[:3, 3] + length[:, None] * offset / np.linalg.norm(offset, axis=1, keepdims=True)
+    T, inliers = ransac.ransac(p, q, 20_000, 0.05, 0.9, np.random.default_rng(seed))
+    assert inliers == 60
+    np.testing.assert_allclose(T, ransac.least_squares(p[:60], q[:60]), atol=1e-9)

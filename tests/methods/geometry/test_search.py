@@ -48,6 +48,15 @@ def test_a_field_holds_the_penalty_of_the_distance(cloud) -> None:  # type: igno
         assert abs(int(field[z, y, x]) - 255 * min(distance / CAP, 1) ** 2) <= 1
 
 
+def test_distances_are_to_the_nearest_point(cloud) -> None:  # type: ignore[no-untyped-def]
+    points = lumpy(300).astype(np.float64)
+    queries = np.random.default_rng(1).uniform(-2, 2, (7, 90, 3))
+    measured = cloud(points).distances(queries)
+    assert measured.shape == (7, 90) and measured == pytest.approx(cKDTree(points).query(queries)[0], abs=1e-6)
+    assert cloud(points[:1]).distances(queries[0]) == pytest.approx(np.linalg.norm(queries[0] - points[0], axis=1))
+    assert cloud(points).distances(points).max() == 0
+
+
 def test_scores_and_sweeps_add_penalties_at_moved_points(cloud) -> None:  # type: ignore[no-untyped-def]
     field = cloud(lumpy(300)).field(32, HALF, CAP)
     points, grid, step = 0.6 * lumpy(40, 1), search.rotations(6), 2 * HALF / 31

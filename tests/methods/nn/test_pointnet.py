@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from methods.nn.pointnet import PointNet, max_pool
@@ -29,3 +30,20 @@ def test_split_join_is_a_layer_on_the_concatenation() -> None:
     joined = torch.cat([x, cloud[:, None].expand(2, 5, 8)], -1)
     whole = joined @ torch.cat([join.linear.weight, join.context.weight], 1).T  # type: ignore[union-attr]
     torch.testing.assert_close(join(x, cloud), torch.relu(join.norm(whole.view(10, 6))).view(2, 5, 6))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_max_pool_with_nan_passes_gradients_within_its_cloud(dtype: torch.dtype) -> None:
+    """A column of NaN equals no maximum: its gradient stays in that column, and the others are not affected."""
+    clean = torch.rand(2, 5, 3, dtype=dtype)
+    broken = clean.clone()
+    broken[0, 2, 1] = torch.nan
+    broken[1, :, 0] = torch.nan
+    weight = torch.arange(1.0, 7.0, dtype=dtype).view(2, 3)
+    gradients = []
+    for x in (clean, broken):
+        x.requires_grad_()
+        gradients.append(torch.autograd.grad(max_pool(x), x, weight)[0])
+    for cloud, column in ((0, 0), (0, 2), (1, 1), (1, 2)):
+        assert torch.equal(gradients[0][cloud, :, column], gradients[1][cloud, :, column])
+    assert torch.equal(gradients[1].sum(dim=1), weight) and (gradients[1] != 0).sum() == 6

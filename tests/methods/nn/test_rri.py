@@ -10,6 +10,7 @@ import torch
 
 from methods.nn import rri as rri_module
 from methods.nn.rri import rigid_invariant_features
+from methods.nn.rri_batched import nearest
 from tests.methods.clouds import blob, pose
 from tests.methods.rri_definition import by_definition
 
@@ -45,15 +46,14 @@ def test_rri_follows_the_order_of_points() -> None:
 
 def test_brute_force_neighbours_are_the_tree_s() -> None:
     cloud = torch.from_numpy(blob(500).astype(np.float64))
-    tree, blocks = rri_module._TreeSearch(cloud), rri_module._BruteForceSearch(cloud)
+    tree, every = rri_module._TreeSearch(cloud), nearest(cloud[None], 20)[0]
     for rows in (slice(0, 500), slice(120, 301)):
-        assert torch.equal(blocks(rows, 20), tree(rows, 20))
+        assert torch.equal(every[rows], tree(rows, 20))
 
 
 def test_neighbours_where_duplicates_crowd_a_point_out() -> None:
     cloud = torch.from_numpy(np.repeat(blob(6), 10, axis=0).astype(np.float64))
-    for search in (rri_module._TreeSearch(cloud), rri_module._BruteForceSearch(cloud)):
-        neighbours = search(slice(0, 60), 5)
+    for neighbours in (rri_module._TreeSearch(cloud)(slice(0, 60), 5), nearest(cloud[None], 5)[0]):
         assert neighbours.shape == (60, 5) and (neighbours // 10 == torch.arange(60)[:, None] // 10).all()
         assert not (neighbours == torch.arange(60)[:, None]).any()
 

@@ -1,0 +1,17 @@
+"""Figures of tests that look at a report and not at the files of its figures."""
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from bench.report import jobs
+
+
+def save_png_only(patch):
+    """Let figures be saved as PNGs of low resolution, in this process."""
+
+    def save(figure, job):
+        path = job.stem.with_name(f"{job.stem.name}.png")
+        FigureCanvasAgg(figure).print_png(path)
+        return jobs.SavedFigure(job.kind, job.title, job.caption, (path,))
+
+    patch.setattr(jobs, "_save", save)
+    patch.setattr(jobs, "MAX_SERIAL_FIGURES", 10**6)
