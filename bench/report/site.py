@@ -47,7 +47,7 @@ class Entry:
         licence: of the data.
         run, commit, finished: name of the run, version of the benchmark, and time of the run's end.
         verified: `verified`, `refused` or `unverified`.
-        latest: whether no later run has the method on these problems and this device.
+        latest: whether no later run has the method on these problems and this device; refused runs do not count.
     """
 
     task: str
@@ -225,12 +225,13 @@ def with_latest(entries: list[Entry]) -> list[Entry]:
     """Return the rows with `latest` set, the best first within each problem set; earlier runs follow the latest."""
     last: dict[tuple[str, ...], str] = {}
     for entry in sorted(entries, key=lambda e: (e.finished, e.run)):
-        last[entry.problem_set, entry.method, entry.device] = entry.run
+        if entry.verified != "refused":
+            last[entry.problem_set, entry.method, entry.device] = entry.run
     order = sorted(
         entries, key=lambda e: (e.task, e.group, e.problem_set, -(e.recall or 0), e.error or np.inf, e.method)
     )
     values = [{f.name: getattr(e, f.name) for f in fields(e)} for e in order]
-    return [Entry(**v | {"latest": last[v["problem_set"], v["method"], v["device"]] == v["run"]}) for v in values]
+    return [Entry(**v | {"latest": last.get((v["problem_set"], v["method"], v["device"])) == v["run"]}) for v in values]
 
 
 def _machine_readable(entries: Sequence[Entry], site: Path) -> list[Path]:

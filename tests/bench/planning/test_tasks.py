@@ -6,6 +6,7 @@ from bench.isolation.protocol import Limits, MethodSetup
 from bench.planning.tasks import (
     BATCHES_PER_WORKER,
     PROBLEMS_PER_BATCH,
+    Shard,
     Task,
     batch_tasks,
     make_groups,
@@ -73,3 +74,12 @@ def test_an_extra_grid_may_have_fewer_problems(capsys):
     few, _ = configuration("--preset", "quick", "--methods", "all", "--problems", "3")
     assert {len(group.keys) for group in make_groups(few)} == {3}
     assert few.to_json()["more"][0]["problems"] == 12
+
+
+def test_shards_divide_the_calls_of_every_method():
+    for count in (1, 2, 3, 20):
+        parts = [Shard.parse(f"{k}/{count}") for k in range(1, count + 1)]
+        owners = [[p for p in parts if p.has(index, repeat)] for index in range(40) for repeat in range(3)]
+        assert all(len(own) == 1 for own in owners)
+        sizes = [sum(p.has(index, 0) for index in range(40)) for p in parts]
+        assert max(sizes) - min(sizes) <= 1 and [str(p) for p in parts][-1] == f"{count}/{count}"
