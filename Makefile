@@ -3,8 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?= --methods all --device auto
 FAULTS ?= --sample 0
+LOCK ?=
 
-.PHONY: help bench test lint format docs performance mutants
+.PHONY: help bench test lint format docs performance mutants lock
 help:   ## list the targets
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*## /	/'
 
@@ -31,6 +32,10 @@ performance: .venv/dev.done  ## measure time and memory beside the usual alterna
 mutants: .venv/dev.done  ## put single faults into a copy of the code and print the share that tests catch (FAULTS="…" passes other flags)
 	$(BIN)/python -m performance.mutants $(FAULTS)
 
+lock: .venv/dev.done  ## write the installed versions of all packages to requirements.lock
+	{ echo '# Versions with which the tests pass: pip install -c requirements.lock -r requirements-dev.txt. Written by make lock.'; \
+	  $(BIN)/python -m pip freeze --exclude-editable | sed 's,+.*,,' | grep -E '^[A-Za-z0-9_.-]+==[^ ]+$$'; } > requirements.lock
+
 docs: .venv/dev.done  ## build the site into build/site
 	$(BIN)/mkdocs build --strict
 
@@ -40,7 +45,7 @@ $(BIN)/python:
 
 .venv/run.done: requirements.txt | $(BIN)/python
 	@echo "installing the packages into .venv: 2 GB with a CPU build of torch, more with a CUDA build (docs/install.md); a few minutes"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(LOCK) -r requirements.txt
 	-@$(BIN)/python -m methods.native.teaser  # builds TEASER++, or prints why it is unavailable; no other method needs it
 	-@$(BIN)/python -m methods.native.rri  # builds the kernel of DeepGMR's features, or prints why torch computes them
 	-@$(BIN)/python -m methods.native.fpfh  # builds the kernel of FPFH features, or prints why Open3D computes them
@@ -48,5 +53,5 @@ $(BIN)/python:
 	@touch $@
 
 .venv/dev.done: requirements-dev.txt requirements-cluster.txt requirements-extra.txt .venv/run.done
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(LOCK) -r requirements-dev.txt
 	@touch $@

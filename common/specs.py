@@ -73,11 +73,17 @@ def parse(text: str) -> Spec:
     """Parse `name` or `name[key=value, key=value]`.
 
     Raises:
-        InputError: the text has neither form, or a parameter is given twice.
+        InputError: the text has neither form, is not UTF-8, or a parameter is given twice.
 
     >>> parse("icp[trim=.3, steps=4]")
     Spec(name='icp', given={'trim': '.3', 'steps': '4'})
     """
+    if any(
+        "\ud800" <= letter <= "\udfff" for letter in text
+    ):  # problem ids contain it, and the database takes only UTF-8
+        raise InputError(
+            f"{text!a}: has bytes that are not UTF-8; rename the file or folder, or make a symbolic link to it"
+        )
     match = _FORM.match(text.strip())
     if not match:
         raise InputError(f"'{text}' is not a name or name[key=value]")

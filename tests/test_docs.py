@@ -90,7 +90,7 @@ def place(tmp_path_factory):
         patch.setattr("bench.report.begin_report", lambda *_: list)
         arguments = ["--methods", "good", "halves", "--problems", "2", "--conditions", "noisy", "--out", "NAME"]
         assert main.main([*QUICK, *arguments]) == 0
-    for name in ("BEFORE", "AFTER"):
+    for name in ("BEFORE", "AFTER", "part1", "part2", "whole", "reference", "my_run"):
         shutil.copytree(folder / "results" / "NAME", folder / "results" / name)
     return folder
 
@@ -128,13 +128,18 @@ def small(words, folder, own):
     name = (
         words[0]
         if words
-        and words[0] in "list doctor pair new check report compare verify problems train data tune draw show".split()
+        and words[0]
+        in "list doctor pair new check report compare verify problems train data tune draw show merge publish".split()
         else "run"
     )
     words = [
         str(folder / "data") if before == "--data" else word for before, word in zip(["", *words], words, strict=False)
     ]
     plugins = ["--plugins", str(folder / "plugins")]
+    if name == "merge":  # the stand-ins of its parts are one run, and the folder is new
+        words = [*words[:-1], own.name]
+    if name == "new" and "--workflow" in words:
+        own = own / "mine"
     words = words[: words.index(">")] if ">" in words else words
     if name in ("report", "show") and "--methods" in words:  # methods of the stand-in's run
         stand_in = {"deepgmr": "good", "icp": "halves", "fgr": "halves"}
@@ -150,6 +155,8 @@ def small(words, folder, own):
         "draw": plugins,
         "show": plugins,
         "verify": [*plugins, "--budget", "0"],
+        "merge": plugins,
+        "publish": plugins,
     }
     return name, [*words, *more.get(name, [])]
 
@@ -202,6 +209,19 @@ def test_the_code_that_reads_the_reference_run_works(monkeypatch, page, count):
     assert len(examples) == count
     for code in examples:
         exec(compile(code, page, "exec"), {})
+
+
+def test_the_script_of_a_slurm_cluster_starts_a_worker_in_the_repository(capsys):
+    """The page's code up to the job script; jobs need a cluster."""
+    pytest.importorskip("dask_jobqueue", reason="requirements-cluster.txt is not installed")
+    (code,) = blocks(ROOT / "docs" / "cluster.md", "python")
+    names = {}
+    exec(compile(code, "cluster.md", "exec"), names)
+    names["cluster"].close()
+    script = capsys.readouterr().out
+    assert "#SBATCH --mem=8G" in script and "#SBATCH -t 02:00:00" in script
+    assert "export PYTHONPATH=$SLURM_SUBMIT_DIR OMP_NUM_THREADS=1" in script
+    assert re.search(r"distributed\.cli\.dask_worker|dask worker", script) and "--nthreads 1" in script
 
 
 def shell(line, folder):

@@ -30,6 +30,7 @@ def add_commands(commands: Any) -> None:
     new = commands.add_parser("new", help="write a working method and its test as a starting point")
     new.add_argument("name", metavar="NAME", help="lower-case letters, digits and _")
     new.add_argument("--plugins", type=absolute, help="folder to write to; default methods/ and tests/")
+    new.add_argument("--workflow", action="store_true", help="write a GitHub workflow that compares changes, too")
     new.set_defaults(handler=_new)
     _check_flags(commands.add_parser("check", help="check that a method conforms to the contract, in under a minute"))
     _draw_flags(commands.add_parser("draw", help="draw the internal state of a method on problems of a run"))
@@ -112,8 +113,10 @@ def _pair(flags: argparse.Namespace) -> None:
 
 
 def _new(flags: argparse.Namespace) -> None:
-    from bench.cli.scaffold import write
+    from bench.cli.scaffold import write, write_workflow
 
+    if flags.workflow:
+        print(f"workflow  {relative(write_workflow(flags.name, flags.plugins))}")
     method, test = write(flags.name, flags.plugins)
     plugins = f" --plugins {relative(flags.plugins)}" if flags.plugins else ""
     print(f"method  {relative(method)}\ntest    {relative(test)}\nnext    python bench.py check {flags.name}{plugins}")

@@ -297,6 +297,7 @@ def _report_flags(report: argparse.ArgumentParser) -> None:
     add("--style", type=absolute, metavar="FILE", help="matplotlib style file for figures")
     add("--colour", action="store_true", help="coloured LaTeX tables (need xcolor)")
     add("--json", action="store_true", help="print the summary as JSON")
+    add("--parquet", action="store_true", help="write the tables as Parquet beside the CSVs, too (needs pyarrow)")
     add("--out", metavar="NAME", help="write reports/NAME below the current folder")
     add("--data", help=f"{DATA_HELP}; for pictures")
     add("--plugins", type=absolute, help=PLUGINS_HELP)
@@ -443,7 +444,7 @@ def _report(flags: argparse.Namespace) -> None:
     catalog = Catalog.of(flags.data, flags.plugins)
     folders = [command.folder_of(run) for run in flags.run]
     options = flags.convention, flags.threshold, flags.against, flags.out, flags.as_good
-    part = flags.methods, flags.conditions, flags.width, flags.style, flags.colour, flags.json
+    part = flags.methods, flags.conditions, flags.width, flags.style, flags.colour, flags.json, flags.parquet
     command.write(command.ReportRequest(folders, command.REPORTS, catalog, *options, *part), terminal(flags.json))
 
 

@@ -38,6 +38,20 @@ def write(name: str, plugins: Path | None) -> tuple[Path, Path]:
     return method, test
 
 
+def write_workflow(name: str, plugins: Path | None) -> Path:
+    """Write a GitHub workflow for the repository whose folder of plug-ins is given, and return its path.
+
+    Raises:
+        InputError: there is no folder of plug-ins, or the file exists already or cannot be written.
+    """
+    if plugins is None:
+        raise InputError("--workflow: is for the repository of a plug-in; give its folder with --plugins")
+    text = (files("bench.templates") / "workflow.yml.txt").read_text(encoding="utf-8")
+    file = plugins.parent / ".github" / "workflows" / "registration.yml"
+    _write(file, Template(text).substitute(name=name, folder=plugins.name))
+    return file
+
+
 def _check_name(name: str, plugins: Path | None) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise InputError(

@@ -6,6 +6,7 @@ as answered only if its status is `ok` and its pose is a rigid matrix; otherwise
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from bench.evaluation.conventions import DEFAULT, Convention, add_information_rm
 from bench.evaluation.fit import TOLERANCE
 from bench.evaluation.loader import GROUP_COLUMNS, KEY_COLUMNS, POSE_COLUMNS, RunData
 from bench.storage.csv_writer import csv_blocks
+from common.errors import InputError
 from common.files import write_atomically
 from common.rigid import is_rigid
 
@@ -457,6 +459,28 @@ def tables(loaded: RunData, criterion: Convention, table: pd.DataFrame | None = 
         "timing": timing(times, edges),
         **({"scenes": scenes} if len(scenes) else {}),
     }
+
+
+def write_parquet(frames: dict[str, pd.DataFrame], folder: Path) -> list[Path]:
+    """Write the tables as `folder/<name>.parquet`, atomically, with the types of their columns.
+
+    Raises:
+        InputError: pyarrow is missing.
+    """
+    require_parquet()
+    return [
+        write_atomically(folder / f"{name}.parquet", table.to_parquet(index=False)) for name, table in frames.items()
+    ]
+
+
+def require_parquet() -> None:
+    """Require the package that writes Parquet.
+
+    Raises:
+        InputError: pyarrow is missing.
+    """
+    if importlib.util.find_spec("pyarrow") is None:
+        raise InputError("--parquet: package pyarrow is missing; pip install pyarrow")
 
 
 def write_csvs(frames: dict[str, pd.DataFrame], folder: Path) -> list[Path]:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from bench.execution import pool_worker
 from bench.execution.context import RunContext
 from bench.isolation import guard, interrupt
+from bench.isolation.protocol import Limits, MethodSetup, Reply
 from bench.planning.tasks import Task
-from bench.storage.outcome import Outcome
+from bench.storage.outcome import Outcome, Status
+from bench.storage.run_json import weights_of
 from common.errors import InputError
+from common.text import join_names
 
 CONNECT_TIMEOUT_S = 15
 
@@ -41,6 +44,34 @@ def run_batches(batches: Iterable[list[Task]], context: RunContext) -> Iterator[
                 yield from outcomes
         except BrokenProcessPool as error:
             raise WorkerLost(str(error).split("\n")[0]) from error
+
+
+def check_workers(replies: Mapping[MethodSetup, Reply], limits: Limits, context: RunContext) -> dict[str, Any]:
+    """Compare code and weights of all workers of a Dask scheduler with this process; return their machines.
+
+    Args:
+        replies: of the setup of each method in this process.
+        limits: of a call.
+        context: of the run; without a scheduler there is nothing to compare.
+
+    Raises:
+        InputError: a worker has other code or other weights of a method.
+    """
+    if not context.scheduler:
+        return {}
+    setups = [setup for setup, reply in replies.items() if reply.status == Status.OK]
+    with _dask(context.scheduler) as client:
+        found = client.run(pool_worker.worker_facts, setups, limits)
+    code = {setup.method.text: setup.method.source_hashes() for setup in setups}
+    weights = {f"{setup.method} on {setup.domain}": weights_of(replies[setup].notes) for setup in setups}
+    machines: dict[str, Any] = {}
+    for worker, facts in found.items():
+        for what, own in (("code", code), ("weights", weights)):
+            if other := [name for name in own if facts[what].get(name) != own[name]]:
+                fix = "give all machines the same commit and the same weights"
+                raise InputError(f"--scheduler: worker {worker} has other {what} of {join_names(other)}; {fix}")
+        machines |= facts["machine"]
+    return machines
 
 
 @contextmanager

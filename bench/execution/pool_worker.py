@@ -8,15 +8,16 @@ import threading
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bench.isolation import guard, interrupt
 from bench.isolation.process import MethodProcess
 from bench.isolation.protocol import Limits, MethodSetup, PairReply, Points, RegisterRequest, Reply
 from bench.planning.tasks import Task
-from bench.storage.environment import machine
+from bench.storage.environment import machine, machine_facts
 from bench.storage.outcome import Outcome, Phase, Status
 from bench.storage.pose import pose_fault, translation_fault
+from bench.storage.run_json import weights_of
 from common.errors import InputError
 from datasets.problems import Problem, call_seed
 
@@ -176,6 +177,15 @@ def _validate_pair(pair: PairReply, source: Points, target: Points) -> PairReply
     if pair.status == Status.OK:
         fault = pose_fault(pair.pose) or translation_fault(pair.pose, source, target)
     return PairReply(Status.INVALID, message=fault) if fault else pair
+
+
+def worker_facts(setups: list[MethodSetup], limits: Limits) -> dict[str, Any]:
+    """Return machine, code and weights of this worker: hashes of the source files by method, and of weights by setup."""
+    with _lock:
+        weights = {f"{s.method} on {s.domain}": weights_of(_process_for(s, limits).set_up(s).notes) for s in setups}
+        close_all()
+    code = {setup.method.text: setup.method.source_hashes() for setup in setups}
+    return {"machine": {machine(): machine_facts()}, "code": code, "weights": weights}
 
 
 def _process_for(setup: MethodSetup, limits: Limits) -> MethodProcess:

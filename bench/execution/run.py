@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from bench.execution.context import RunContext
-from bench.execution.executor import WorkerLost, notify_workers, run_batches
+from bench.execution.executor import WorkerLost, check_workers, notify_workers, run_batches
 from bench.execution.progress import ProgressBar
 from bench.execution.timing import TimingPhase
 from bench.isolation import interrupt
@@ -59,7 +59,8 @@ def run(config: RunConfig, context: RunContext) -> ResultsDatabase:
     replies = preflight(list(dict.fromkeys(setups)), config.call_limits, context.console)
     _refuse_other_weights(database, replies, context)
     facts = describe(config, context, groups, digests, replies)
-    facts["machines"] = (database.get("run") or {}).get("machines", {}) | {machine(): machine_facts()}
+    known = (database.get("run") or {}).get("machines", {})
+    facts["machines"] = known | {machine(): machine_facts()} | check_workers(replies, config.call_limits, context)
     database.put("run", facts | {"notes": _timing_notes(config, context) + notes})
     usable = {setup for setup, reply in replies.items() if reply.status == Status.OK}
     record_skipped(database, config, groups, replies)

@@ -16,7 +16,8 @@ from bench.pair.register import Registration, defaults, register_all, select_met
 from bench.pair.result import PairResult, evaluate
 from bench.pair.truth import inverse_remark, read_truth
 from bench.report.style import number
-from common.errors import InputError
+from common.errors import InputError, storage_error
+from common.files import write_atomically
 from common.kinds import DataKind
 from methods.core.registry import MethodRegistry
 
@@ -164,8 +165,10 @@ def write(result: PairResult, folder: Path, inputs: Sequence[Path], console: Con
         folder.mkdir(parents=True, exist_ok=True)
         write_files(result, folder, inputs)
         figure.draw(result, folder / "picture.png")
-        (folder / "report.html").write_text(page.render(result), encoding="utf-8")
+        write_atomically(folder / "report.html", page.render(result))
     except OSError as error:
+        if reason := storage_error(error, folder):
+            raise InputError(f"--out {reason}") from error
         raise InputError(f"--out {folder}: cannot be written ({error}); give another folder") from error
     for label, name in (("poses", "poses.json"), ("picture", "picture.png"), ("report", "report.html")):
         console.print(f"{label:8}{folder / name}", highlight=False, soft_wrap=True)

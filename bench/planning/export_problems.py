@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.planning.tasks import ProblemGroup
-from common.errors import InputError
+from common.errors import InputError, storage_error
 from common.files import atomic_path
 from datasets.problems import Problem, problem_set_sha256
 
@@ -49,20 +50,59 @@ def export(file: Path, groups: list[ProblemGroup]) -> dict[str, str]:
     if file.exists():
         raise InputError(f"--export {file}: exists already; remove it or give another name")
     try:
-        with atomic_path(file) as temporary, h5py.File(temporary, "w") as handle:
-            writer = Writer(handle)
-            digests = hashes(groups, writer.add)
-            writer.finish(digests)
+        with atomic_path(file) as temporary, _CheckedFile(temporary, "w+") as stream:
+            with h5py.File(stream, "w") as handle:
+                writer = Writer(handle, stream.check)
+                digests = hashes(groups, writer.add)
+                writer.finish(digests)
+            stream.check()
     except OSError as error:
+        if reason := storage_error(error, file):
+            raise InputError(f"--export {reason}") from error
         raise InputError(f"--export {file}: cannot be written ({error}); give another path") from error
     return digests
 
 
-class Writer:
-    """Writer of problems to an open HDF5 file."""
+class _CheckedFile(io.FileIO):
+    """File for HDF5 that keeps the first error instead of raising it, since HDF5 crashes if it cannot write what it holds."""
 
-    def __init__(self, handle: Any) -> None:
-        self.handle = handle
+    error: OSError | None = None
+
+    def check(self) -> None:
+        """Raise the first error."""
+        if self.error:
+            raise self.error
+
+    def write(self, data: Any) -> int:
+        """Write all bytes; discard them after an error."""
+        rest = memoryview(data).cast("B")
+        size = len(rest)
+        try:
+            while len(rest) and not self.error:
+                rest = rest[super().write(rest) :]
+        except OSError as error:
+            self.error = error
+        return size
+
+    def truncate(self, size: int | None = None) -> int:
+        """Change the size of the file; do nothing after an error."""
+        try:
+            return super().truncate(size) if not self.error else size or 0
+        except OSError as error:
+            self.error = error
+            return size or 0
+
+
+class Writer:
+    """Writer of problems to an open HDF5 file.
+
+    Args:
+        handle: the open file.
+        check: raises an error of the disk; called after each problem.
+    """
+
+    def __init__(self, handle: Any, check: Callable[[], None] = lambda: None) -> None:
+        self.handle, self.check = handle, check
         self.columns: dict[str, list[Any]] = {}
 
     def add(self, problem: Problem, group: ProblemGroup) -> None:
@@ -81,6 +121,7 @@ class Writer:
         self._append("source_pose", problem.source_pose)
         self._append("evaluation", problem.evaluation_points)
         self._append("information", np.full((6, 6), np.nan) if problem.information is None else problem.information)
+        self.check()
 
     def finish(self, problem_sets: dict[str, str]) -> None:
         """Write the fields with one value per problem, and the hashes."""

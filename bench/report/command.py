@@ -47,6 +47,7 @@ class ReportRequest:
         width: width of figures, "column" or "page".
         sheet: matplotlib style file for figures.
         coloured: whether LaTeX tables have colours.
+        parquet: whether to write the tables as Parquet beside the CSVs.
         as_json: whether to print the summary as JSON instead of a table.
     """
 
@@ -64,6 +65,7 @@ class ReportRequest:
     sheet: Path | None = None
     coloured: bool = False
     as_json: bool = False
+    parquet: bool = False
 
     @property
     def criterion(self) -> Convention:
@@ -142,6 +144,8 @@ def write(request: ReportRequest, console: Console) -> None:
     from bench.report.subset import subset
     from bench.report.terminal import table_for_terminal
 
+    if request.parquet:
+        aggregate.require_parquet()
     criterion = request.criterion
     runs = [read(folder) for folder in request.folders]
     loaded = runs[0] if len(runs) == 1 else merge(runs, [f.name for f in request.folders])
@@ -160,6 +164,8 @@ def write(request: ReportRequest, console: Console) -> None:
     look = WIDTHS[request.width], sheet, request.coloured, protocol, name
     finish = begin_report(loaded, frames, replay, Options(criterion, request.against == PAPER, csvs, reports, *look))
     aggregate.write_csvs(frames, csvs)
+    if request.parquet:
+        aggregate.write_parquet(frames, csvs)
     if request.plain:
         write_atomically(csvs / "run.json", json.dumps(loaded.run, indent=2, ensure_ascii=False) + "\n")
     places = {"csvs": csvs, "plots": reports, "report": reports / "report.html"}

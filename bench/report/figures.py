@@ -80,7 +80,7 @@ def figures_of(
             arguments = timed, advice, criterion, where, left_out(rows)
             alt = _points_in_words(timed, advice)
             yield FigureJob(_recall_time, arguments, "recall_time", title, RECALL_TIME_CAPTION, stem, alt)
-        if group in categories:
+        if group in categories and any(panel.rows for panel in kind_panels(rows, None)):  # else nothing to draw
             yield _category_job(categories[group], rows, criterion, where, folder / f"categories_{suffix}")
 
 

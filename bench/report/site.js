@@ -21,7 +21,7 @@ function board() {
     }
     document.getElementById("count").textContent = shown ? `${shown} rows` : "no row fits these filters";
   };
-  form.addEventListener("input", filter);
+  for (const kind of ["input", "change"]) form.addEventListener(kind, filter);
   form.addEventListener("submit", (event) => event.preventDefault());
   for (const button of document.querySelectorAll(".board th button")) button.addEventListener("click", () => sort(button.parentElement));
   filter();

@@ -23,7 +23,7 @@ RUN_FILES = frozenset(
         *(f"{DATABASE_NAME}-{end}" for end in ("wal", "shm", "journal")),
         "run.json",
         "verify.json",
-        *(f"{t}.csv" for t in (*TABLES, *REAL_TABLES)),
+        *(f"{t}.{end}" for t in (*TABLES, *REAL_TABLES) for end in ("csv", "parquet")),
     ]
 )
 """Every file that a run or its verification writes into its folder; `--fresh` deletes only these."""

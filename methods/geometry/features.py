@@ -291,7 +291,7 @@ class FeatureMethod(Method):
         """
         matcher = self.state["matcher"]
         with self.stage("features"):
-            described = [matcher.describe(cloud) for cloud in (pair.source, pair.target)]
+            described = matcher.describe_both(pair.source, pair.target)
         with self.stage("matching"):
             found: Matches = matcher.mutual(*described)
         return found

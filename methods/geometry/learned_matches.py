@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,11 @@ KEYS = 4096
 """Maximum number of points of a cloud that are described."""
 METRE = 1 / 1.7
 """Length, in a pair's scale, of a metre of the scans that the descriptor was trained on."""
+
+
+ROWS = 128
+"""Descriptors that are compared with all others at once, a choice: the scores of more leave the processor's cache."""
+Result = TypeVar("Result")
 
 
 class Described(NamedTuple):
@@ -55,14 +62,41 @@ class LearnedMatcher:
         rows = np.arange(len(cloud))
         if len(cloud) > KEYS:
             rows = np.sort(np.random.default_rng(0).permutation(len(cloud))[:KEYS])
-        threads = int(os.environ.get("BENCH_THREADS", "1"))
-        return Described(rows, describe(self.network, cloud, cloud[rows], metre, threads))
+        return Described(rows, describe(self.network, cloud, cloud[rows], metre))
+
+    def describe_both(self, source: Points, target: Points) -> tuple[Described, Described]:
+        """Describe two clouds (N, 3) and (M, 3) at unit scale, on two threads if BENCH_THREADS permits."""
+        return _both(self.describe, (source,), (target,))
 
     def mutual(self, source: Described, target: Described) -> NDArray[np.intp]:
         """Return index pairs (K, 2) of points whose descriptors are each other's nearest."""
-        import torch
-
-        scores = torch.from_numpy(source.descriptors) @ torch.from_numpy(target.descriptors).T
-        forward, back = scores.argmax(dim=1).numpy(), scores.argmax(dim=0).numpy()
+        x, y = source.descriptors, target.descriptors
+        forward, back = _both(nearest, (x, y), (y, x))
         kept = np.flatnonzero(back[forward] == np.arange(len(forward)))
         return np.stack([source.rows[kept], target.rows[forward[kept]]], axis=1)
+
+
+def nearest(queries: NDArray[np.float32], descriptors: NDArray[np.float32]) -> NDArray[np.intp]:
+    """Return the rows (Q,) of the unit descriptors (K, D) nearest to queries (Q, D)."""
+    import torch
+
+    columns = torch.from_numpy(descriptors).T.contiguous()
+    rows = torch.from_numpy(queries)
+    with torch.inference_mode():
+        best = [(rows[i : i + ROWS] @ columns).max(dim=1).indices for i in range(0, len(rows), ROWS)]
+        return np.asarray(torch.cat(best).numpy())
+
+
+def _both(function: Callable[..., Result], first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[Result, Result]:
+    """Apply a function to two tuples of arguments, on two threads if BENCH_THREADS permits; results do not depend on it.
+
+    Threads of operations inside would cost more: they wait for each other after every one.
+    """
+    from methods.nn.threads import single_threaded
+
+    with single_threaded(1):
+        if int(os.environ.get("BENCH_THREADS", "1")) < 2:
+            return function(*first), function(*second)
+        with ThreadPoolExecutor(1) as pool:
+            other = pool.submit(function, *second)
+            return function(*first), other.result()

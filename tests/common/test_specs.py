@@ -16,6 +16,11 @@ class Example:
     cap: int | None = 5
 
 
+def test_a_path_that_is_not_utf_8_is_refused_with_the_fix():
+    with pytest.raises(InputError, match=r"'folder\[path=sc\\udce4n\]': has bytes that are not UTF-8; rename"):
+        specs.parse("folder[path=sc\udce4n]")
+
+
 def test_lists_split_at_commas_and_spaces_but_not_inside_brackets():
     arguments = ["icp[trim=.3,steps=4],fgr", "a b+c"]
     assert specs.split_list(arguments) == ["icp[trim=.3,steps=4]", "fgr", "a", "b+c"]

@@ -311,3 +311,23 @@ def test_the_pose_of_the_source_is_that_of_the_frame_of_its_symmetry():
     one, other = (make_problem(Single(shape), replace(KEY, dataset="single")) for shape in (plain, framed))
     np.testing.assert_allclose(other.source_pose, one.source_pose @ frame, atol=1e-12)
     assert other.tags["symmetry"] == "C2" and one.sha256() == other.sha256()
+
+
+class Same(PairSet):
+    """The same two clouds as every pair."""
+
+    def __len__(self):
+        return 6
+
+    def pair(self, row):
+        cloud = rng("same").normal(size=(300, 3))
+        return Pair(f"s/{row}-9", "s", cloud, cloud + 1, np.eye(4))
+
+
+@pytest.mark.parametrize("field", ["dataset", "index", "seed", "points"])
+def test_every_field_of_the_key_of_a_real_pair_changes_the_points_that_are_taken(field):
+    key = ProblemKey("same", "real", 100, 1, 1)
+    values = {"dataset": "other", "index": 2, "seed": 2, "points": 101}
+    one, other = make_problem(Same(), key), make_problem(Same(), replace(key, **{field: values[field]}))
+    shared = (one.source[:, None] == other.source[None, :100]).all(axis=2).any(axis=1).mean()
+    assert shared < 0.6 and len(other.source) == (101 if field == "points" else 100)  # a third by chance

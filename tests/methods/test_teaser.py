@@ -42,3 +42,4 @@ def test_the_cap_on_matches_is_obeyed(teaser: Teaser) -> None:
     capped = Teaser(limit=50)
     assert np.abs(capped.register(source, target) - truth).max() < 1e-2
     assert capped.scratch.notes["clique"] <= 50 < capped.scratch.notes["matches"]
+    assert capped.scratch.notes["confidence"] == capped.scratch.notes["clique"] / 50

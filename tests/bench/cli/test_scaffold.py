@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 from bench.cli import main
 from bench.isolation.process import ROOT
@@ -34,3 +35,20 @@ def test_bad_input_is_one_line(capsys, arguments, says):
     assert main.main(arguments) == 2
     error = capsys.readouterr().err
     assert says in error and error.count("\n") == 1
+
+
+def test_the_workflow_compares_the_method_before_and_after_a_change(tmp_path, monkeypatch, capsys):
+    plugins = tmp_path / "after" / "mine"
+    assert main.main(["new", "my_detector", "--plugins", str(plugins), "--workflow"]) == 0
+    text = (tmp_path / "after" / ".github" / "workflows" / "registration.yml").read_text()
+    steps = yaml.safe_load(text)["jobs"]["compare"]["steps"]
+    assert steps[1]["with"]["ref"] == "${{ github.base_ref }}" and len(text.splitlines()) <= 18
+    run, compared = (step["run"] for step in steps[-2:])
+    (tmp_path / "bench").mkdir()
+    monkeypatch.chdir(tmp_path / "bench")
+    words = run.split("bench.py ", 1)[1].split(" || ")[0].replace("$side", "after").split()
+    assert main.main([*words, "--dry-run"]) == 0 and "my_detector" in capsys.readouterr().out
+    flags = main._parser(train=False)[0].parse_args(compared.split("bench.py ", 1)[1].split())
+    assert flags.fail_on_regression and [str(name) for name in flags.run] == ["before", "after"]
+    assert main.main(["new", "other", "--workflow"]) == 2
+    assert "--workflow: is for the repository of a plug-in" in capsys.readouterr().err

@@ -9,6 +9,7 @@ from bench.evaluation import aggregate, metrics
 from bench.evaluation.conventions import CONVENTIONS
 from bench.evaluation.loader import GROUP_COLUMNS, POSE_COLUMNS
 from bench.storage.csv_writer import csv_text
+from common.errors import InputError
 from tests.bench.report.one_group import one_group
 from tests.bench.synthetic_run import as_loaded, synthetic_run
 
@@ -217,6 +218,28 @@ def test_a_run_of_nothing_but_skips(synthetic):
         assert len(frames["trials"]) == 5 and len(frames["cdf"]) == 0 and len(frames["timing"]) == 0
 
 
+def test_parquet_has_the_tables_with_their_types(loaded_for_parquet, tmp_path):
+    pytest.importorskip("pyarrow", reason="pyarrow is missing: pip install -r requirements-dev.txt")
+    frames = aggregate.tables(loaded_for_parquet, CONVENTIONS["deepgmr"])
+    files = aggregate.write_parquet(frames, tmp_path)
+    assert [file.stem for file in files] == list(frames)
+    for file in files:
+        pd.testing.assert_frame_equal(
+            pd.read_parquet(file), frames[file.stem], check_dtype=False, check_categorical=False
+        )
+
+
+def test_parquet_without_pyarrow_is_one_line(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(InputError, match="--parquet: package pyarrow is missing; pip install pyarrow"):
+        aggregate.require_parquet()
+
+
+@pytest.fixture
+def loaded_for_parquet():
+    return as_loaded(*synthetic_run(n=6, sizes=(256,), methods=("icp",), conditions=("noisy",)))
+
+
 def test_the_ceiling_is_the_share_of_problems_without_a_pose_that_fits_better_or_as_well():
     """Each problem counts once, however often it was repeated; those without a search do not count."""
     ratios = np.array([0.5, 0.99, 1.01, 1.06, 1.08, 2.0, np.inf, np.nan, np.nan])
@@ -232,7 +255,8 @@ def test_the_time_of_a_stage_is_the_median_over_the_calls_that_reached_it():
     draw = np.random.default_rng(0)
     rows = [("a", 64, "solve", t) for t in (1.0, 9.0, 2.0)] + [("a", 64, "load", 4.0)]
     rows += [("a", 128, "solve", t) for t in (5.0, 7.0)] + [("b", 64, "solve", 3.0)]
-    given = pd.DataFrame(rows, columns=["method", "points", "stage", "time_ms"]).iloc[draw.permutation(len(rows))]
+    given = pd.DataFrame(rows, columns=["method", "points", "stage", "time_ms"])
+    given = given.assign(machine="m").iloc[draw.permutation(len(rows))]
     table = aggregate.stages(given).set_index(["method", "points", "stage"])
     assert table["time_ms_median"].to_dict() == {
         ("a", 64, "load"): 4.0,

@@ -1,10 +1,12 @@
 """Dask cluster of two local worker processes, one of which is killed in the middle of a run."""
 
+import json
 import os
 import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -46,9 +48,18 @@ def cluster(tmp_path):
         process.wait()
 
 
-def test_a_run_survives_a_killed_worker_and_equals_a_local_one(cluster, tmp_path, monkeypatch):
+def test_a_run_survives_a_killed_worker_and_equals_a_local_one(cluster, tmp_path, monkeypatch, capsys):
     address, workers = cluster
     monkeypatch.chdir(tmp_path)
+    far_away = [*ARGUMENTS, "--backend", "dask", "--scheduler", address, "--timing-rounds", "0", "--out", "other"]
+    for what, target in {
+        "code": "methods.core.registry.MethodSpec.source_hashes",
+        "weights": "bench.execution.executor.weights_of",
+    }.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(target, lambda _: {"a": "changed"})
+            assert main.main(far_away) == 2
+        assert f"has other {what} of good" in capsys.readouterr().err
     monkeypatch.setattr("bench.report.begin_report", lambda *_, **__: list)
 
     def kill():
@@ -66,6 +77,7 @@ def test_a_run_survives_a_killed_worker_and_equals_a_local_one(cluster, tmp_path
     far, near = (pd.read_csv(f"results/{n}/trials.csv").drop(columns=["time_ms", "peak_mb"]) for n in ("far", "near"))
     pd.testing.assert_frame_equal(far, near)
     assert len(far) == 120 and (far["status"] == "ok").all()
+    assert set(far["machine"]) == set(json.loads(Path("results/far/run.json").read_text())["machines"])
 
 
 @pytest.mark.parametrize(

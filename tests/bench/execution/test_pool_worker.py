@@ -14,6 +14,7 @@ from bench.planning.tasks import (
     ProblemGroup,
     Task,
 )
+from bench.storage.outcome import Status
 from common.errors import InputError
 from datasets.conditions import ConditionSpec
 from datasets.problems import Problem, ProblemKey, call_seed
@@ -134,3 +135,16 @@ def test_a_call_gets_its_clouds_in_order_and_the_seed_of_its_first_problem(repea
     request = pool_worker._request(MethodSetup(MethodSpec("m"), "d"), problems, repeat)
     assert request.seed == call_seed(problems[0], "m", repeat) != call_seed(problems[-1], "m", repeat)
     assert [cloud[0, 0] for cloud in (*request.sources, *request.targets)] == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("status", "shift", "expected"), [("ok", 1.0, "ok"), ("ok", 1e9, "invalid"), ("no_solution", 1e9, "no_solution")]
+)
+def test_a_pose_that_moves_the_source_absurdly_far_is_invalid(status, shift, expected):
+    """Each pose of a batch is compared with its own clouds."""
+    pose, small, large = np.eye(4), np.ones((3, 3), np.float32), np.full((3, 3), 1e9, np.float32)
+    pose[0, 3] = shift
+    reply = Reply(pairs=[PairReply(Status(status), pose=pose)] * 2)
+    first, second = pool_worker.validate_reply(reply, [(small, small), (large, small)])
+    assert (first.status, second.status) == (expected, status)
+    assert ("translation" in first.message) == (expected == "invalid")

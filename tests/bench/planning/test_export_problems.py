@@ -1,5 +1,7 @@
 """Problems in an HDF5 file: the same bits and the same results."""
 
+import resource
+
 import h5py
 import numpy as np
 import pandas as pd
@@ -28,6 +30,19 @@ def bench(tmp_path, monkeypatch, capsys):
         return output.err if expect else output.out
 
     return call
+
+
+def test_a_disk_that_gets_full_is_one_line_and_leaves_no_file(bench, tmp_path):
+    """The limit on the size of files acts as the full disk; HDF5 alone would crash at the end of the process."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        error = bench("problems", *BLOBS, "--conditions", "noisy", "--export", "p.h5", expect=2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert error.startswith("bench.py: --export p.h5: the file may not grow further; raise the limit on file sizes")
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_reads_back_bit_for_bit(bench):

@@ -239,3 +239,41 @@ def test_a_problem_is_solved_if_most_of_its_repeats_are(share, differ):
     errors = ranking.Errors(["a", "b"], error, success, np.full(40, "c", dtype=object), np.arange(40))
     order = by_recall(errors)
     assert order.methods == ["a", "b"] and order.winner == ("a" if differ else None)
+
+
+def test_bold_is_the_lowest_mean_even_if_another_median_is_lower():
+    even, uneven = np.full(40, 0.2), np.where(np.arange(40) < 22, 0.1, 1.0)
+    assert np.median(uneven) < np.median(even) and _lowest({"even": even, "uneven": uneven}) == "even"
+
+
+def test_the_order_is_by_what_recall_is_at_least():
+    """20 of 20 says less than 99 of 100."""
+    order = by_recall(_errors({"few": np.full(20, 0.1), "many": np.r_[np.full(99, 0.1), 0.9]}))
+    assert order.methods == ["many", "few"]
+
+
+def test_a_tied_method_that_loses_to_any_ranked_method_is_not_recommended():
+    """`new` shares too few problems with `best` for a test, and loses to `old`, which loses to `best`."""
+    nan = np.full((70, 3), np.nan)
+    errors = ranking.Errors(["best", "new", "old"], nan, nan, np.full(70, "c", dtype=object), np.arange(70))
+    success = nan.copy()
+    success[:40, 0], success[30:, 1], success[:, 2] = 1, np.arange(40) % 2, 1
+    success[:30, 2] = np.arange(30) % 2
+    errors = errors._replace(success=success, error=np.where(np.isnan(success), np.nan, 1.1 - success))
+    order = by_recall(errors)
+    assert order.methods[0] == "best" and order.tied == ["best", "new"] and order.worse == ["new"]
+
+
+def test_bold_of_a_category_is_over_its_problems():
+    near, far = (np.where(np.arange(60) < 30, *pair) for pair in ((0.1, 0.5), (0.5, 0.1)))
+    errors = _errors({"a": near, "b": far})._replace(category=np.where(np.arange(60) < 30, "x", "y").astype(object))
+    rows = [
+        {"category": c, "method": m, "answered": 30, "problems": 30, "kind": "global", "distinct_problems": 60}
+        | {"rmse_mean_answered": float(e[:30].mean() if c == "x" else e[30:].mean())}
+        for c in "xy"
+        for m, e in (("a", near), ("b", far))
+    ]
+    table = ranking.category_table(pd.DataFrame(rows), errors, CRITERION)
+    assert table.best.loc["x"].to_dict() == {"a": True, "b": False}
+    assert table.best.loc["y"].to_dict() == {"a": False, "b": True}
+    assert table.mean.loc["x"].to_dict() == pytest.approx({"a": 0.1, "b": 0.5}) and not table.partly.to_numpy().any()

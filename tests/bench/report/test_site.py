@@ -12,12 +12,12 @@ from bench.report import site
 from bench.report.verify import digests
 from bench.storage.csv_writer import read_csv
 from tests.bench.command_line import refused, tree
-from tests.bench.synthetic_run import HOSTILE, as_loaded, synthetic_run
+from tests.bench.synthetic_run import HOSTILE, METHODS, as_loaded, synthetic_run
 
 
-def write_run(folder, number=0, seed=0, verdict=None, methods=("icp", "fgr", HOSTILE)):
+def write_run(folder, number=0, seed=0, verdict=None, methods=("icp", "fgr", HOSTILE), n=20):
     """Write the files of a synthetic run that ended on day `number`, on a machine of five."""
-    loaded = as_loaded(*synthetic_run(n=20, sizes=(1024,), methods=methods, conditions=("clean", "noisy"), seed=seed))
+    loaded = as_loaded(*synthetic_run(n=n, sizes=(1024,), methods=methods, conditions=("clean", "noisy"), seed=seed))
     loaded.run["config"] |= {"device": "cpu"}
     machines = {"0a": {"cpu": f"processor {number % 5}", "cores": 2, "os": "Linux"}}
     facts = loaded.run | {"finished": f"2026-01-{number + 1:02d}T00:00:00", "machines": machines}
@@ -107,6 +107,22 @@ def test_each_row_leads_to_its_run_its_problems_and_their_poses(runs, published)
     chosen = poses.query("phase == 'accuracy' and method == 'icp'").set_index("problem").loc[first["problem"]]
     assert shown[f"icp\t{first['problem']}\t0"][3] == chosen["t03"]
     assert HOSTILE not in page and "<script>alert" not in text
+
+
+def test_a_site_of_twenty_runs_of_five_machines_is_small(tmp_path):
+    methods = [name for name in METHODS if name != "oracle"]
+    write_run(tmp_path / "run0", methods=methods, n=100)
+    folders = [tmp_path / f"run{number}" for number in range(20)]
+    for number, folder in enumerate(folders[1:], 1):
+        shutil.copytree(folders[0], folder)
+        facts = json.loads((folder / "run.json").read_text())
+        facts |= {"finished": f"2026-01-{number + 1:02d}", "machines": {"0a": {"cpu": f"processor {number % 5}"}}}
+        (folder / "run.json").write_text(json.dumps(facts))
+    files = site.publish(folders, tmp_path / "site", main_catalog(), poses=False)
+    rows = json.loads((tmp_path / "site" / "leaderboard.json").read_text())
+    assert len(rows) == 20 * 2 * len(methods) and len({row["processor"] for row in rows}) == 5
+    assert sum(file.stat().st_size for file in files) <= 3e6
+    assert not list((tmp_path / "site").rglob("poses.js"))
 
 
 def test_nothing_is_loaded_from_elsewhere(published):

@@ -525,3 +525,10 @@ def test_an_outcome_and_a_fact_that_are_stored_again_replace_the_first(record):
     for value in ({"seed": 1}, None, {"seed": 2}):
         record.put("run", value)
         assert record.get("run") == value
+
+
+def test_skipped_outcomes_are_neither_finished_nor_outcomes_of_their_method(record):
+    for method, status in (("a", "ok"), ("b", "skipped"), ("c", "timeout")):
+        record.add_outcomes([Outcome(method, "p0", status)], "global", GROUP)
+    assert record.methods_with_outcomes() == {"a", "c"}
+    assert record.finished_keys("accuracy") == {("a", "p0", 0), ("c", "p0", 0)} and not record.finished_keys("timing")

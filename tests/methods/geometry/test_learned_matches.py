@@ -62,3 +62,20 @@ def test_missing_weights_name_the_command(monkeypatch, tmp_path):
 def test_unknown_features_are_refused():
     with pytest.raises(InputError, match="features 'sift'"):
         build("fgr[features=sift]")
+
+
+def test_matches_do_not_depend_on_threads_and_are_each_others_nearest(weights, pair, monkeypatch):
+    monkeypatch.setattr(learned_matches, "KEYS", 300)
+    matcher = learned_matches.LearnedMatcher.load()
+    found = []
+    for threads in "12":
+        monkeypatch.setenv("BENCH_THREADS", threads)
+        described = matcher.describe_both(*(cloud.astype(float) for cloud in pair[:2]))
+        found.append(matcher.mutual(*described))
+    np.testing.assert_array_equal(*found)
+    scores = described[0].descriptors.astype(float) @ described[1].descriptors.T.astype(float)
+    x = np.searchsorted(described[0].rows, found[0][:, 0])
+    y = np.searchsorted(described[1].rows, found[0][:, 1])
+    assert len(found[0]) > 50
+    np.testing.assert_allclose(scores[x, y], scores.max(axis=1)[x], atol=1e-6)
+    np.testing.assert_allclose(scores[x, y], scores.max(axis=0)[y], atol=1e-6)

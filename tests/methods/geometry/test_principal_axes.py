@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from methods.geometry.principal_axes import distances
+from methods.geometry.principal_axes import candidates, distances, principal_axes
 from tests.methods.clouds import pose
 
 
@@ -29,3 +29,16 @@ def test_distances_are_proportional_to_the_unit(unit: float) -> None:
     pose_of = T[None, :3, :3], T[None, :3, 3]
     scaled = distances(unit * source, unit * target, pose_of[0], unit * pose_of[1], 0.8, 100)
     assert scaled / unit == pytest.approx(distances(source, target, *pose_of, 0.8, 100), rel=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_alignments_are_the_24_rotations_that_map_axes_to_axes_whatever_the_clouds(seed: int) -> None:
+    """Also of clouds that are no copies of each other, whose frames may differ in handedness before it is fixed."""
+    source, target = solid(seed), solid(seed + 100) * np.where(np.random.default_rng(seed).random(3) < 0.5, -1, 1)
+    found = candidates(source, target, 0.8, 100)
+    assert np.allclose(np.linalg.det(found.rotations), 1)
+    assert np.allclose(found.rotations @ found.rotations.transpose(0, 2, 1), np.eye(3))
+    assert (np.diff(found.distances) >= 0).all()
+    in_axes = principal_axes(target).T @ found.rotations @ found.axes
+    signed = np.rint(in_axes)
+    assert np.allclose(in_axes, signed, atol=1e-9) and len(np.unique(signed, axis=0)) == len(signed) == 24
