@@ -21,14 +21,14 @@ LIMITS = {
     "deepgmr[precision=float32]": (80, 2),
     "deepgmr_untrained": (198, 2),
     "deepgmr_resampled[precision=float32]": (48, 2),
-    "deepgmr_partial[precision=float32]": (48, 2),
     "dcp_small": (176, 4),
-    "dcp_small_euler45": (176, 4),
     "prnet_small": (609, 8),
-    "prnet_small_euler45": (609, 8),
     "pointnetlk_small": (609, 2),
 }
-"""Launches and waits of one call of each method with weights. They may only fall: a smaller count belongs here."""
+"""Launches and waits of one call of each network with weights; its variants differ in the weights only.
+
+They may only fall: a smaller count belongs here.
+"""
 BATCH_LAUNCHES, KERNEL_LAUNCHES, WAITS = 82, 35, 2
 """Launches of DeepGMR for any batch, by torch alone and with the compiled kernel, and waits. They may only fall, too."""
 

@@ -52,7 +52,8 @@ def clouds_with_faults(draw: st.DrawFn) -> np.ndarray:
     cloud[:copies] = cloud[random.integers(0, n, copies)]
     if draw(st.booleans()):
         cloud[0] = cloud.mean(axis=0)
-    return (cloud * draw(st.sampled_from([1e-6, 1.0, 1e6])) + draw(st.sampled_from([0.0, 3.0]))).astype(np.float32)
+    cloud += draw(st.sampled_from([0.0, 3.0]))  # in proportion: float32 must hold the shape
+    return (cloud * draw(st.sampled_from([1e-6, 1.0, 1e6]))).astype(np.float32)
 
 
 def unique_points(cloud: np.ndarray) -> np.ndarray:
@@ -82,7 +83,7 @@ def blocks(features: Tensor) -> np.ndarray:
 
 @pytest.mark.parametrize("way", WAYS)
 @given(cloud=clouds_with_faults())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_any_cloud_has_the_features_of_the_cpu(way: str, cloud: np.ndarray) -> None:
     """Equal where neighbours and azimuths are unique; everywhere the distances of neighbours and the sum of the turns."""
     clouds = torch.from_numpy(cloud)[None]
