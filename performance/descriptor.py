@@ -83,9 +83,11 @@ def main() -> None:
         pairs = drawn(dataset, int(sys.argv[1]))
         for low, high in RANGES:
             chosen = [pair for pair in pairs if low <= pair.overlap < high]
+            if not chosen:
+                continue
             for name, method in methods.items():
-                scores = np.array([score(method, pair) for pair in chosen]).reshape(-1, 3)
-                inliers, recall, milliseconds = scores.mean(axis=0) if len(scores) else [np.nan] * 3
+                scores = np.array([score(method, pair) for pair in chosen])
+                inliers, recall, milliseconds = scores.mean(axis=0)
                 print(
                     f"{text}  overlap {low:g} to {min(high, 1):g}  {name}: {len(chosen)} pairs, inliers {inliers:.3f}, "
                     f"recall {recall:.2f}, {milliseconds:.0f} ms",
