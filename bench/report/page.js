@@ -138,6 +138,8 @@ function draw(div) {
     hoverlabel: { bgcolor: card, font: { color: text } }, margin: { l: 55, r: 10, t: 10, b: 45 }, showlegend: !chart.labels,
     legend: narrow ? { orientation: "h", yref: "container", y: 0, yanchor: "bottom" } : {},
   });
+  const places = data.filter(trace => trace.meta !== undefined);
+  if (chart.labels) layout.xaxis.range = rangeAround(places.map(trace => Math.log10(trace.x[0])));
   const log = document.querySelector(`button.log[data-for="${div.id}"]`);
   if (log) {
     const on = log.dataset.chosen ? log.getAttribute("aria-pressed") === "true" : layout[chart.log].type === "log";
@@ -152,7 +154,13 @@ function draw(div) {
     layout.xaxis2.anchor = "y2";
   }
   Plotly.react(div, data, layout, { responsive: true, displaylogo: false, displayModeBar: false });
-  if (chart.labels) placeLabels(div, data.filter(trace => trace.meta !== undefined));
+  if (chart.labels) placeLabels(div, places);
+}
+// A range of a logarithmic axis with room for labels, also around a single point, where plotly's own range has no width.
+function rangeAround(decades) {
+  if (!decades.length) return [0, 3];
+  const low = Math.min(...decades), high = Math.max(...decades), room = Math.max(0.5, 0.15 * (high - low));
+  return [low - room, high + room];
 }
 function setLog(axis, on, chart) {
   axis.type = on ? "log" : "linear";

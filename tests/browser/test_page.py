@@ -173,6 +173,24 @@ def test_one_filter_of_methods_for_tables_and_charts(opened):
     assert opened.find_element("id", "shown").text.startswith(f"{len(before)} of ")
 
 
+def test_a_single_method_has_room_around_its_point(opened):
+    chart = drawn(opened, "pareto-chart")
+    boxes = opened.find_elements("css selector", "input[name=method]")
+    shown = [box.is_selected() for box in boxes]
+    only = next(box for box in boxes if box.get_attribute("value") == "deepgmr")
+    for box in boxes:
+        if box.is_selected() != (box == only):
+            opened.execute_script("arguments[0].click()", box)
+    low, high, at = opened.execute_script(
+        "const t = arguments[0].data.find(t => t.meta); return [...arguments[0]._fullLayout.xaxis.range, Math.log10(t.x[0])]",
+        chart,
+    )
+    for box, was in zip(boxes, shown, strict=True):
+        if box.is_selected() != was:
+            opened.execute_script("arguments[0].click()", box)
+    assert low + 0.4 < at < high - 0.4
+
+
 def test_the_condition_is_selected_once_for_all(opened):
     from selenium.webdriver.support.ui import Select
 
