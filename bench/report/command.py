@@ -174,7 +174,7 @@ def write(request: ReportRequest, console: Console) -> None:
     else:
         console.print(terminal_summary(frames, criterion, console.width))
         for table in protocol_tables(frames, protocol).values():
-            console.print(table_for_terminal(table))
+            console.print(table_for_terminal(table, console.width))
         notes = [*_unanswered_notes(loaded, frames["summary"]), *(loaded.run["notes"] if request.plain else [])]
         lines = [f"{label:8}{path}" for label, path in zip(("CSVs", "plots", "report"), places.values(), strict=True)]
         for line in notes + lines:

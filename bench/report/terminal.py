@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 NAME = 18
 """Width of the column of methods in characters."""
-TERMINAL_COLUMNS = 8
-"""Columns of a table of the report that fit into a terminal."""
-
 
 HEADS = ("answered", "recall [95 %]", "{error} ans.", "{error} med.", "RRE °", "RTE", "ms", "p95 ms")
 """Heads of the columns after that of the methods."""
@@ -59,19 +56,23 @@ def terminal_summary(frames: Mapping[str, pd.DataFrame], criterion: Convention, 
     return Group(*parts, *([Text(missing + "\n", style="dim")] if missing else []))
 
 
-def table_for_terminal(table: report_table.Table) -> Group:
-    """Format a table of the report for a terminal of 100 columns, without what does not fit: its first columns and caption."""
+def table_for_terminal(table: report_table.Table, width: int = 80) -> Group:
+    """Format a table of the report for a terminal of at least 80 columns: its first columns, as many as fit, and its caption."""
     from rich.console import Group
     from rich.text import Text
 
-    shown = _new_table(table.title)
-    for number, head in enumerate(table.heads[:TERMINAL_COLUMNS]):
-        first = number == 0
-        width = NAME + 10 if first else None
-        shown.add_column(Text(head), justify="left" if first else "right", no_wrap=first, min_width=width)
+    shown, left = _new_table(table.title), max(width, 80) - 2  # the blank edges of the table
+    for number, head in enumerate(table.heads):
+        cells = [row[number].whole if number else _shortened(row[0].whole, NAME + 10) for row in table.rows]
+        least = max(map(len, [*head.split(), *cells]))
+        left -= least + 2
+        if left < 0:
+            break
+        shown.add_column(Text(head), justify="right" if number else "left", no_wrap=not number, min_width=least)
     for row in table.rows:
-        cells = row[:TERMINAL_COLUMNS]
-        shown.add_row(*(Text(cell.whole, style="dim" if cell.faint else "") for cell in cells))
+        texts = [cell.whole for cell in row[: len(shown.columns)]]
+        texts[0] = _shortened(texts[0], NAME + 10)
+        shown.add_row(*(Text(text, style="dim" if cell.faint else "") for text, cell in zip(texts, row, strict=False)))
     return Group(shown, Text(table.caption + "\n", style="dim"))
 
 
@@ -165,8 +166,12 @@ def _name(row: Mapping[Any, Any]) -> str:
     """Shorten a row's name in the middle, since variants of a method differ at the end; its number of problems is kept."""
     name = str(row["method"])
     count = ranking.display_name(row)[len(name) :]
-    width = NAME - len(count)
-    return (name if len(name) <= width else f"{name[: width // 2]}…{name[-(width - width // 2 - 1) :]}") + count
+    return _shortened(name, NAME - len(count)) + count
+
+
+def _shortened(name: str, width: int) -> str:
+    """Return a name with at most `width` characters, without those in its middle."""
+    return name if len(name) <= width else f"{name[: width // 2]}…{name[-(width - width // 2 - 1) :]}"
 
 
 def comparison_summary(comparison: Comparison, names: tuple[str, str]) -> Group:

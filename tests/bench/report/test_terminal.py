@@ -83,6 +83,23 @@ def test_a_table_of_the_report_is_printed_with_every_row_and_its_caption_below()
     assert words == [*("Title", "name", "recall"), *("first", "0.25", "(0.3)", "second", "7", "What", "it", "shows.")]
 
 
+def test_a_table_of_the_report_drops_its_last_columns_and_never_a_digit():
+    heads = ["method", *(f"recall: scenes {i}" for i in range(12))]
+    long = "ransac10k[iterations=300000,distance=0.05]+icp"
+    rows = [
+        [TableCell(long), *(TableCell(f"0.{i:03d}") for i in range(12))],
+        [TableCell("icp")] + 12 * [TableCell("1")],
+    ]
+    for width, least in ((80, 4), (150, 9)):
+        console = Console(width=width, record=True, file=io.StringIO())
+        console.print(table_for_terminal(Table("Title", heads, rows, caption=""), console.width))
+        lines = console.export_text().splitlines()
+        numbers = next(line for line in lines if line.startswith("ransac")).split()
+        assert max(map(len, lines)) <= width and not any("…" in number for number in numbers[1:])
+        assert numbers[0].startswith("ransac10k") and numbers[0].endswith("+icp")
+        assert numbers[1:] == [f"0.{i:03d}" for i in range(len(numbers) - 1)] and least <= len(numbers) - 1 < 12
+
+
 def _printed(methods, ms, timed=None):
     """The terminal's lines of one group, without spaces."""
     return [" ".join(line.split()) for line in _lines(one_group(methods, ms, timed)) if line.strip()]
