@@ -14,7 +14,7 @@ from bench.report.recommendation import alone
 from docs.scripts.make_choosing import filled, read
 
 PAGE = Path(__file__).resolve().parents[2] / "README.md"
-METHODS = "deepgmr_resampled deepgmr pca fgr+icp ransac10k+icp teaser dcp_small hgmr icp".split()
+METHODS = "so3_grid deepgmr_resampled deepgmr pca fgr+icp ransac10k+icp teaser hgmr icp".split()
 """Methods shown: the reference, its variant for scans, and the best known of each kind; the report has all of them."""
 HEAD = (
     "| method | noisy: recall / mean RMSE | paper | resampled: recall / mean RMSE | ms per pair, 1024 points |"

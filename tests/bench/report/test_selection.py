@@ -23,6 +23,17 @@ def test_the_best_of_each_kind_and_featured_methods_are_selected():
     assert best_of_each_kind(ROWS, None) == ["g0", "g1", "l0", "l1", "n0", "n1", "deepgmr"]
 
 
+def test_of_the_variants_of_a_family_the_best_is_selected():
+    rows = [_row("fgr+icp", "global", 0.9), _row("fgr", "global", 0.8), _row("fgr[tuples=9]", "global", 0.7)]
+    rows += [_row("pca", "global", 0.5), _row("teaser", "global", 0.4)]
+    rows += [
+        _row("deepgmr_resampled", "learned", 0.8),
+        _row("deepgmr_partial", "learned", 0.7),
+        _row("deepgmr", "learned", 0.1),
+    ]
+    assert best_of_each_kind(rows, None) == ["fgr+icp", "deepgmr_resampled", "pca", "deepgmr"]
+
+
 def test_the_selection_is_limited_and_keeps_featured_methods():
     assert best_of_each_kind(ROWS, None, most=3) == ["g0", "l0", "deepgmr"]
 
