@@ -33,7 +33,8 @@ function sort(head) {
   const order = (a, b) => (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0) * (up ? 1 : -1);
   for (const other of head.parentElement.cells) other.removeAttribute("aria-sort");
   head.setAttribute("aria-sort", up ? "ascending" : "descending");
-  body.append(...[...body.rows].sort(order));
+  const rows = [...body.rows].sort(order), few = (row) => row.classList.contains("few");  // these stay last
+  body.append(...rows.filter((row) => !few(row)), ...rows.filter(few));
 }
 
 // The answers of a method in a run; poses are loaded when the first is shown.

@@ -13,6 +13,7 @@ import numpy as np
 
 from bench.planning.catalog import Catalog
 from bench.report.embed import script_json
+from bench.report.ranking import MIN_PROBLEMS
 from bench.report.style import slug
 from bench.report.verify import digests
 from bench.storage import csv_writer
@@ -70,6 +71,11 @@ class Entry:
     finished: str
     verified: str
     latest: bool = True
+
+    @property
+    def few(self) -> bool:
+        """Whether the method has too few problems to be ranked."""
+        return 0 < self.problems < MIN_PROBLEMS
 
 
 @dataclass(frozen=True)
@@ -222,13 +228,23 @@ def _finite(value: Any) -> float | None:
 
 
 def with_latest(entries: list[Entry]) -> list[Entry]:
-    """Return the rows with `latest` set, the best first within each problem set; earlier runs follow the latest."""
+    """Return the rows with `latest` set, the best first within each problem set, controls and too few problems last."""
     last: dict[tuple[str, ...], str] = {}
     for entry in sorted(entries, key=lambda e: (e.finished, e.run)):
         if entry.verified != "refused":
             last[entry.problem_set, entry.method, entry.device] = entry.run
     order = sorted(
-        entries, key=lambda e: (e.task, e.group, e.problem_set, -(e.recall or 0), e.error or np.inf, e.method)
+        entries,
+        key=lambda e: (
+            e.task,
+            e.group,
+            e.problem_set,
+            e.few,
+            e.kind == "control",
+            -(e.recall or 0),
+            e.error or np.inf,
+            e.method,
+        ),
     )
     values = [{f.name: getattr(e, f.name) for f in fields(e)} for e in order]
     return [Entry(**v | {"latest": last.get((v["problem_set"], v["method"], v["device"])) == v["run"]}) for v in values]

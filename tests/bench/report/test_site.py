@@ -9,6 +9,7 @@ from bench.cli import main
 from bench.evaluation import aggregate
 from bench.evaluation.conventions import convention
 from bench.report import site
+from bench.report.site import Entry, with_latest
 from bench.report.verify import digests
 from bench.storage.csv_writer import read_csv
 from tests.bench.command_line import refused, tree
@@ -72,7 +73,20 @@ def test_the_latest_run_of_a_method_on_the_same_problems_is_shown_and_earlier_on
     rows = json.loads((published / "leaderboard.json").read_text())
     assert {(row["run"], row["latest"]) for row in rows} == {("a", False), ("b", True), ("c", False)}
     page = (published / "index.html").read_text()
-    assert page.count('class="earlier" hidden') == 12 and page.count("<h2>") == 2
+    assert page.count(' earlier" hidden') == 12 and page.count("<h2>") == 2
+
+
+def entry(method, problems, recall, kind="global"):
+    places = "task", "group", "set", method, kind, problems, problems, recall, recall, recall, 0.1, 1.0
+    return Entry(*places, "cpu", "processor", "free", "run", "commit", "2026", "verified")
+
+
+def test_too_few_problems_and_controls_come_last_and_are_named():
+    rows = with_latest(
+        [entry("few", 2, 1.0), entry("oracle", 40, 1.0, "control"), entry("a", 40, 0.5), entry("b", 20, 0.7)]
+    )
+    assert [row.method for row in rows] == ["b", "a", "oracle", "few"]
+    assert [row.few for row in rows] == [False, False, False, True]
 
 
 def test_other_problems_of_one_name_are_in_another_table(runs, tmp_path):
