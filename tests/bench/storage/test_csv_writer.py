@@ -70,7 +70,7 @@ def test_texts_are_guarded_against_spreadsheets_and_read_back_unchanged(tmp_path
 
 
 def test_lone_surrogates_of_old_records_are_written_as_escapes():
-    assert csv_text(pd.DataFrame({"a": ["x\udce4"]})) == b"a\nx\\udce4\n"
+    assert csv_text(pd.DataFrame({"a": pd.Series(["x\udce4"], dtype=object)})) == b"a\nx\\udce4\n"
 
 
 def test_infinity_and_the_largest_number_differ(tmp_path):
