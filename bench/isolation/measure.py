@@ -31,7 +31,7 @@ def synchronize(device: str) -> None:
     """Wait until a CUDA device has finished; does nothing for other devices.
 
     Raises:
-        Exception: that of torch, if work on the device failed.
+        RuntimeError: work on the device failed.
     """
     if (cuda := _cuda(device)) is not None:
         cuda.synchronize(device)
@@ -41,7 +41,7 @@ def is_usable(device: str) -> bool:
     """Return whether a device still answers: after an illegal access, CUDA returns the error from every later call."""
     try:
         synchronize(device)
-    except Exception:
+    except RuntimeError:
         return False
     return True
 

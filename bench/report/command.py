@@ -137,12 +137,10 @@ def write(request: ReportRequest, console: Console) -> None:
         InputError: see `read`, `bench.evaluation.loader.merge` and `bench.evaluation.conventions.convention`.
     """
     from bench.evaluation import aggregate
-    from bench.report import Options, ProblemReplay, begin_report, json_summary, terminal_summary
+    from bench.report import Options, ProblemReplay, begin_report, json_summary
     from bench.report.as_good import add_fits
-    from bench.report.published import protocol_tables
     from bench.report.style import WIDTHS
     from bench.report.subset import subset
-    from bench.report.terminal import table_for_terminal
 
     if request.parquet:
         aggregate.require_parquet()
@@ -172,14 +170,29 @@ def write(request: ReportRequest, console: Console) -> None:
     if request.as_json:
         print(json_summary(frames, criterion, places))
     else:
-        console.print(terminal_summary(frames, criterion, console.width))
-        for table in protocol_tables(frames, protocol).values():
-            console.print(table_for_terminal(table, console.width))
         notes = [*_unanswered_notes(loaded, frames["summary"]), *(loaded.run["notes"] if request.plain else [])]
-        lines = [f"{label:8}{path}" for label, path in zip(("CSVs", "plots", "report"), places.values(), strict=True)]
-        for line in notes + lines:
-            console.print(line, highlight=False, soft_wrap=True, markup=False)
+        _print_summary(frames, criterion, protocol, [*notes, *_lines(places)], console)
     finish()  # the page exists already; figures follow
+
+
+def _print_summary(
+    frames: dict[str, pd.DataFrame], criterion: Convention, protocol: str | None, lines: list[str], console: Console
+) -> None:
+    """Print the tables of all groups, those of a protocol, and lines of plain text."""
+    from bench.report import terminal_summary
+    from bench.report.published import protocol_tables
+    from bench.report.terminal import table_for_terminal
+
+    console.print(terminal_summary(frames, criterion, console.width))
+    for table in protocol_tables(frames, protocol).values():
+        console.print(table_for_terminal(table, console.width))
+    for line in lines:
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+def _lines(places: dict[str, Path]) -> list[str]:
+    """Return a line for each place where files were written."""
+    return [f"{label:8}{path}" for label, path in zip(("CSVs", "plots", "report"), places.values(), strict=True)]
 
 
 def _checked_sheet(sheet: Path | None) -> Path | None:
