@@ -106,12 +106,13 @@ def modelnet40(folder):
 
 
 def fragments(folder, cloud):
-    """A scene of the form of 3DMatch, of two fragments that are one cloud."""
+    """A scene of the form of 3DMatch, of two fragments that are one cloud, and a third that contains a fifth of it."""
     folder.mkdir(parents=True)
-    for number in (0, 2):
-        write_ply(folder / f"cloud_bin_{number}.ply", cloud)
+    share = len(cloud) // 5
+    for number, points in ((0, cloud), (2, cloud), (4, np.concatenate([cloud[:share], cloud[share:] + 20]))):
+        write_ply(folder / f"cloud_bin_{number}.ply", points)
     rows = "\n".join(" ".join(map(str, row)) for row in np.eye(4))
-    (folder / "gt.log").write_text(f"0 2 3\n{rows}\n")
+    (folder / "gt.log").write_text(f"0 2 5\n{rows}\n0 4 5\n{rows}\n")
 
 
 def problem_list(folder, cloud):
