@@ -249,8 +249,8 @@ def run(times: int) -> None:
             folder = forge(honest, Path(place) / "forged", forgery, draw)
             counts[forgery][0] += 1
             counts[forgery][1] += bool(refusals(folder, 1e3))
-    for forgery, (made, refused) in counts.items():
-        print(f"{forgery.__name__:24} {refused:3} of {made:3} refused")
+    for forgery, (tried, refused) in counts.items():
+        print(f"{forgery.__name__:24} {refused:3} of {tried:3} refused")
 
 
 if __name__ == "__main__":
