@@ -29,9 +29,10 @@ Result = TypeVar("Result")
 
 
 class Described(NamedTuple):
-    """Rows (K,) of a cloud and the unit descriptors (K, D) of its points."""
+    """Rows (K,) of a cloud, its points (K, 3) there, and their unit descriptors (K, D)."""
 
     rows: NDArray[np.intp]
+    points: Points
     descriptors: NDArray[np.float32]
 
 
@@ -62,7 +63,8 @@ class LearnedMatcher:
         rows = np.arange(len(cloud))
         if len(cloud) > KEYS:
             rows = np.sort(np.random.default_rng(0).permutation(len(cloud))[:KEYS])
-        return Described(rows, describe(self.network, cloud, cloud[rows], metre))
+        keys = cloud[rows]
+        return Described(rows, keys, describe(self.network, cloud, keys, metre))
 
     def describe_both(self, source: Points, target: Points) -> tuple[Described, Described]:
         """Describe two clouds (N, 3) and (M, 3) at unit scale, on two threads if BENCH_THREADS permits."""
