@@ -35,6 +35,10 @@ class Described(NamedTuple):
     points: Points
     descriptors: NDArray[np.float32]
 
+    def at(self, chosen: NDArray[np.intp]) -> Described:
+        """Return some of the points, by their positions (Q,)."""
+        return Described(self.rows[chosen], self.points[chosen], self.descriptors[chosen])
+
 
 @dataclass(frozen=True)
 class LearnedMatcher:

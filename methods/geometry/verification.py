@@ -54,7 +54,7 @@ def best_verified(
 
     scores = match_scores(poses, p, q, distance)
     rows = np.linspace(0, len(source.points) - 1, min(QUERIES, len(source.points))).astype(np.intp)
-    queries, tree = type(source)(*(part[rows] for part in source)), cKDTree(target.points)
+    queries, tree = source.at(rows), cKDTree(target.points)
     best, solution = -np.inf, None
     for row in _different(poses, scores, distance):
         try:
