@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bench.evaluation import metrics, protocols, statistics
 from bench.evaluation.clusters import clusters_of
 from bench.evaluation.conventions import DEFAULT, Convention, add_information_rmse
-from bench.evaluation.fit import TOLERANCE
+from bench.evaluation.fit import COMPARED, TOLERANCE
 from bench.evaluation.loader import GROUP_COLUMNS, KEY_COLUMNS, POSE_COLUMNS, RunData
 from bench.storage.csv_writer import csv_blocks
 from common.errors import InputError
@@ -195,7 +195,8 @@ def _summarize(group: pd.DataFrame, criterion: Convention, key: tuple[Any, ...])
     evaluated = group[group["status"] != "skipped"]
     answered = evaluated[evaluated["status"] == "ok"]
     errors, counts = answered[m].to_numpy(), group["status"].value_counts()
-    distinct = evaluated["problem"].nunique()
+    distinct, codes = evaluated["problem"].nunique(), evaluated["problem"].cat.codes
+    compared = evaluated[codes <= np.unique(codes)[:COMPARED].max(initial=-1)]
     (means, objects), (medians, all_objects) = _over_repeats(answered, m), _over_repeats(evaluated, m, "median")
     low, high = statistics.bootstrap_mean(means.to_numpy(), *map(str, key), cluster=objects)
     median = statistics.bootstrap_median(medians.to_numpy(), all_objects)
@@ -217,7 +218,7 @@ def _summarize(group: pd.DataFrame, criterion: Convention, key: tuple[Any, ...])
         | {status: int(counts.get(status, 0)) for status in (*FAILURES, "skipped")}
         | {"peak_mb_max": evaluated["peak_mb"].max(), "gpu_memory_mb_max": evaluated["gpu_memory_mb"].max()}
         | {"batch": group["batch"].max()}
-        | _recall(evaluated["as_good"], evaluated, "recall_as_good")
+        | _recall(compared["as_good"], compared, "recall_as_good")
         | _ceiling(evaluated)
     )
 

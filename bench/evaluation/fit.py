@@ -22,6 +22,8 @@ TOLERANCE = 0.07
 truth itself in one sample of an object over another, by `python -m performance.fit_tolerance`, see docs/metrics.md."""
 FAR = 0.2
 """RMSE from which a pose is another pose than the ground truth: the limit of recall."""
+COMPARED = 2000
+"""Number of problems of a group, the first ones, whose wrong poses are compared with the ground truth."""
 STEPS = 20
 """Maximum number of steps of the local refinement."""
 KEEP = (0.3, 0.9)

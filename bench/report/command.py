@@ -113,7 +113,7 @@ def open_record(folder: Path) -> ResultsDatabase:
     record = ResultsDatabase(folder / "record.sqlite", read_only=True)
     if record.get("run") is None:
         record.close()
-        raise InputError(f"{folder}: the run stopped before it generated problems; start it again")
+        raise InputError(f"{folder}: the run stopped before it began; start it again")
     return record
 
 
