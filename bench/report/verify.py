@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -40,6 +40,8 @@ NOT_VERIFIABLE = (
     "whether seed, data sets and limits were chosen for their result",
 )
 """What no computation can check, listed in every verdict."""
+NOT_SOLVED = "poses not solved again"
+"""Check of the findings that leave a method, or all if none is named, without a verdict on its poses."""
 MAX_LISTED = 3
 """Entries listed in a finding."""
 
@@ -54,11 +56,12 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of one check: its name, its verdict, and what was compared or what differs."""
+    """Result of one check: its name, its verdict, what was compared or what differs, and the method if it is about one."""
 
     check: str
     verdict: Verdict
     detail: str
+    method: str = ""
 
 
 @dataclass(frozen=True)
@@ -165,7 +168,7 @@ def verify(request: VerifyRequest) -> list[Finding]:
     findings.append(_problems_finding(run))
     result = again.result()
     findings.append(_finding("poses solved again", result.faults, result.summary, verified=result.solved > 0))
-    findings += [Finding("poses not solved again", Verdict.UNVERIFIED, reason) for reason in result.reasons]
+    findings += [Finding(NOT_SOLVED, Verdict.UNVERIFIED, why, method) for method, why in result.reasons]
     return findings + [Finding("claims", Verdict.UNVERIFIED, f"not verifiable: {name}") for name in NOT_VERIFIABLE]
 
 
@@ -387,13 +390,13 @@ def run(request: VerifyRequest, console: Console, as_json: bool) -> bool:
     refused = [finding for finding in findings if finding.verdict is Verdict.REFUSED]
     if as_json:
         verdict = Verdict.REFUSED if refused else Verdict.VERIFIED
-        rows = [{"check": f.check, "verdict": f.verdict, "detail": f.detail} for f in findings]
+        rows = [asdict(finding) for finding in findings]
         files = digests(request.folder)
         print(json.dumps({"run": request.folder.name, "verdict": verdict, "files": files, "findings": rows}, indent=2))
         return not refused
     table = Table("check", "verdict", "detail", box=None)
     for finding in findings:
-        table.add_row(finding.check, finding.verdict, finding.detail)
+        table.add_row(finding.check, finding.verdict, ": ".join(filter(None, (finding.method, finding.detail))))
     console.print(table)
     verdict_line = (
         f"refused: {join_names([f.check for f in refused])}" if refused else "verified, except for what is listed"
