@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from bench.evaluation.metrics import Scenes
 from bench.storage import evaluation_points
 from bench.storage.database import open_to_read, translate_errors
+from bench.storage.seeds import split_seed
 from common.errors import InputError
 from common.moments import Moments
 from common.parallel import parallel_map
@@ -43,7 +44,7 @@ class RunData:
 
     Attributes:
         problems: one row per problem, sorted by id: problem, dataset, condition, points, object, category, angle_deg,
-            translation, overlap, symmetry, digest, and the run's seed and sampler.
+            translation, overlap, symmetry, digest, seed, and the run's sampler.
         scenes: ground truth, source pose and evaluation points of the same problems, in the same order.
         information: (6, 6) matrix of `gt.info` by row of the problem, for problems that have one.
         outcomes: one row per outcome, sorted by key and phase: `KEY_COLUMNS`, phase, kind, status, the pose in the 16 columns
@@ -76,7 +77,8 @@ def load(record: Path, run: dict[str, Any]) -> RunData:
         raise
     except (ValueError, sqlite3.OperationalError) as error:  # blobs of other lengths, texts that are not UTF-8
         raise InputError(f"{record}: the record is damaged ({error}); restore it from a copy") from error
-    problems = problems.assign(seed=run["config"]["seed"], sampler=run["config"]["sampler"])
+    seeds = [split_seed(problem, run["config"]["seed"])[1] for problem in problems["problem"]]
+    problems = problems.assign(seed=seeds, sampler=run["config"]["sampler"])
     return RunData(problems, scenes, information, outcomes, stages, run)
 
 

@@ -144,7 +144,7 @@ class SolveAgain:
         domain = domain_of(dataset, condition(key.condition))
         kind = DataKind(config.get("kind") or dataset.kind)
         device = self._device() if is_gpu(spec.device_on(config["device"])) else CPU
-        return MethodSetup(spec, domain, device, config["threads"], config["seed"], kind)
+        return MethodSetup(spec, domain, device, config["threads"], key.seed, kind)
 
     def _device(self) -> str:
         """Return the device of the run if it can be used here, else the CPU."""

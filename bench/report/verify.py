@@ -24,6 +24,7 @@ from bench.report.solve_again import SolveAgain
 from bench.storage.csv_writer import csv_text
 from bench.storage.database import ResultsDatabase
 from bench.storage.run_folder import DATABASE_NAME
+from bench.storage.seeds import split_seed
 from common.errors import InputError
 from common.text import join_names
 from datasets.conditions import condition
@@ -111,6 +112,18 @@ class RunClaims:
         values: dict[str, Any] = self.loaded.run["config"]
         return values
 
+    @property
+    def seeds(self) -> list[int]:
+        """Seeds of the run; several if runs of different seeds were merged."""
+        return list(self.config.get("seeds", [self.config["seed"]]))
+
+    def problems_of(self, group: str) -> dict[int, list[str]]:
+        """Return the ids of a group's problems by seed, in order."""
+        ids: dict[int, list[str]] = {}
+        for problem in self.loaded.problems["problem"].iloc[self.groups[group]]:
+            ids.setdefault(split_seed(problem, self.config["seed"])[1], []).append(problem)
+        return ids
+
     @cached_property
     def accuracy(self) -> pd.DataFrame:
         """Outcomes of the accuracy phase, with their `group` (data set/condition/points) and text columns as text."""
@@ -124,13 +137,12 @@ class RunClaims:
         """Rows of the problems of each group, in the order of their ids; those of the timing phase are in no group."""
         low, high = self.config["angles"][0], self.config["angles"][-1]
         bounds = "" if (low, high) == (0.0, 180.0) else f"/{low:g}-{high:g}"
-        row = {str(name): i for i, name in enumerate(self.loaded.problems["problem"])}
         real = {g: condition(g.split("/")[-2]).real for g in self.loaded.run["problem_sets"]}
         stems = {group: group + ("" if is_real else bounds) for group, is_real in real.items()}
-        members = {
-            group: [i for name, i in row.items() if name.rsplit("/", 1)[0] == stem] for group, stem in stems.items()
-        }
-        return {group: rows for group, rows in members.items() if rows}
+        by_stem: dict[str, list[int]] = {}
+        for i, name in enumerate(self.loaded.problems["problem"]):
+            by_stem.setdefault(split_seed(str(name), 0)[0].rsplit("/", 1)[0], []).append(i)
+        return {group: by_stem[stem] for group, stem in stems.items() if stem in by_stem}
 
 
 def claims_of(folder: Path, catalog: Catalog) -> RunClaims:
@@ -209,13 +221,16 @@ def problem_set_faults(run: RunClaims) -> Iterator[str]:
     claimed: dict[str, str] = run.loaded.run["problem_sets"]
     yield from (f"{name}: has no stored problem" for name in claimed if name not in run.groups)
     for name, rows in run.groups.items():
-        ids = run.loaded.problems["problem"].iloc[rows]
-        indices = sorted(int(text.rsplit("/", 1)[1]) for text in ids)
-        if indices != list(range(len(indices))):
-            yield f"{name}: problems are missing among the first {indices[-1] + 1}"
+        by_seed = run.problems_of(name)
+        if {*by_seed} != {*run.seeds}:
+            yield f"{name}: has problems of the seeds {[*by_seed]}, not of {run.seeds}"
         real = condition(str(run.loaded.problems["condition"].iloc[rows[0]])).real
-        if not real and len(indices) != run.config["problems"]:
-            yield f"{name}: has {len(indices)} problems; the configuration has {run.config['problems']}"
+        for ids in by_seed.values():
+            indices = sorted(int(text.rsplit("/", 1)[1]) for text in ids)
+            if indices != list(range(len(indices))):
+                yield f"{name}: problems are missing among the first {indices[-1] + 1}"
+            if not real and len(indices) != run.config["problems"]:
+                yield f"{name}: has {len(indices)} problems; the configuration has {run.config['problems']}"
         if problem_set_sha256(run.loaded.problems["digest"].iloc[rows]) != claimed.get(name):
             yield f"{name}: its problems have another SHA-256 than the run claims"
 
@@ -227,13 +242,14 @@ def completeness_faults(run: RunClaims) -> Iterator[str]:
     named |= {ORACLE} if config["oracle"] else set()
     yield from (f"{m}: is not in the configuration" for m in sorted({*table["method"]} - named))
     random = {name: facts["random"] for name, facts in run.loaded.run["methods"].items()}
-    counted = table.groupby(["method", "group"])["problem"].nunique()
+    solved = table.groupby(["method", "group"])["problem"].agg(set).to_dict()
     for method in sorted(named):
         for group in _required_groups(run, method):
-            few = counted.get((method, group), 0)
-            limit = len(run.groups[group]) if method == ORACLE else _limit(config, method, len(run.groups[group]))
-            if few != limit:
-                yield f"{method} has outcomes of {few} problems of {group}, not of {limit}"
+            found, required = solved.get((method, group), set()), _required_problems(run, method, group)
+            if len(found) != len(required):
+                yield f"{method} has outcomes of {len(found)} problems of {group}, not of {len(required)}"
+            elif found != required:
+                yield f"{method} lacks an outcome of {min(required - found)}, and has one of {min(found - required)}"
             elif wrong := _wrong_repeats(run, method, group, config.get("repeats", 1) if random.get(method) else 1):
                 yield wrong
 
@@ -249,8 +265,18 @@ def _required_groups(run: RunClaims, method: str) -> list[str]:
     return [name for name in run.groups if name in has or name in main]
 
 
+def _required_problems(run: RunClaims, method: str, group: str) -> set[str]:
+    """Return the problems of a group that a method gets: of each seed the first ones, for the control `oracle` all."""
+    by_seed = run.problems_of(group).values()
+    return {
+        problem
+        for ids in by_seed
+        for problem in (ids if method == ORACLE else ids[: _limit(run.config, method, len(ids))])
+    }
+
+
 def _limit(config: dict[str, Any], method: str, problems: int) -> int:
-    """Return how many problems of a group a method gets, see `RunConfig.limit`."""
+    """Return how many problems of a group and a seed a method gets, see `RunConfig.limit`."""
     first = method.split("+")[0].split("[")[0]
     share = config["limits"].get(method, config["limits"].get(first, 1.0))
     return min(max(1, round(config["problems"] * share)), problems)
@@ -271,7 +297,8 @@ def _wrong_repeats(run: RunClaims, method: str, group: str, repeats: int) -> str
 def outcome_faults(run: RunClaims) -> Iterator[str]:
     """Yield outcomes that contradict themselves: other seeds, a control that is not the truth, an `ok` without a pose."""
     table = run.accuracy
-    if len(other := table[table["seed"] != run.config["seed"]]):
+    seeds = table["problem"].map(lambda problem: split_seed(problem, run.config["seed"])[1])
+    if len(other := table[table["seed"] != seeds]):
         yield f"{other['method'].iloc[0]} on {other['problem'].iloc[0]}: has the seed of another run"
     frame = aggregate.trials(run.loaded)
     claimed = table["status"].to_numpy()
