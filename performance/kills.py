@@ -63,12 +63,12 @@ def strike(process: subprocess.Popen[bytes], whom: str) -> None:
 
 def alive(name: str) -> list[int]:
     """Return the processes of a run, by the mark in their environment; not those that only wait to be reaped."""
-    found = []
+    ids = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if process.environ().get(MARK) == name and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process.pid)
-    return found
+                ids.append(process.pid)
+    return ids
 
 
 def outlived_s(name: str) -> float:

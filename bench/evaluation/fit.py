@@ -111,8 +111,8 @@ def rival(fit: Fit, seed: int = 0) -> float:
     poses = poses[np.argsort(first.fits(poses, fit.keep)[:, :, 0].sum(axis=1), kind="stable")]
     poses = fit.to_original(poses[search.separate(poses, CANDIDATES, SEPARATION / 2)])
     refined = fit.refine(poses[fit.rmse(poses, fit.truth[None]) >= FAR][:FINALISTS])
-    found = fit.distances(refined)[fit.rmse(refined, fit.truth[None]) >= FAR]
-    return float(found.min() / fit.limit) if len(found) else np.inf
+    others = fit.distances(refined)[fit.rmse(refined, fit.truth[None]) >= FAR]
+    return float(others.min() / fit.limit) if len(others) else np.inf
 
 
 def _starts(fit: Fit, draw: np.random.Generator) -> Array:

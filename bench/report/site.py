@@ -304,7 +304,7 @@ def trials_of(run: Published) -> dict[str, dict[str, Any]]:
     """Return by group the ids of its problems, and by method and repeat the status or error of each; None if not run."""
     trials = run.tables["trials"]
     group = trials["dataset"] + "/" + trials["condition"] + "/" + trials["points"].astype(str)
-    found: dict[str, dict[str, Any]] = {}
+    shown: dict[str, dict[str, Any]] = {}
     for name, rows in trials[trials["status"] != "skipped"].groupby(group):
         ids = sorted(rows["problem"].unique())
         methods: dict[str, list[Any]] = {}
@@ -314,8 +314,8 @@ def trials_of(run: Published) -> dict[str, dict[str, Any]]:
                 for problem, status, error in zip(own["problem"], own["status"], own["rmse"], strict=True)
             }
             methods[f"{method}\t{repeat}"] = [answers.get(problem) for problem in ids]
-        found[str(name)] = {"problems": ids, "methods": methods}
-    return found
+        shown[str(name)] = {"problems": ids, "methods": methods}
+    return shown
 
 
 def poses_of(run: Published) -> dict[str, list[float]]:

@@ -68,12 +68,12 @@ class Union:
         where = " AND ".join(f"{column} = ?" for column in _KEY)
         for row in rows:
             key = tuple(row[_AT[column]] for column in _KEY)
-            found = self.target.db.execute(f"SELECT {', '.join(OUTCOME)} FROM outcomes WHERE {where}", key).fetchone()
-            if found == row or row[_AT["status"]] == "skipped":
+            stored = self.target.db.execute(f"SELECT {', '.join(OUTCOME)} FROM outcomes WHERE {where}", key).fetchone()
+            if stored == row or row[_AT["status"]] == "skipped":
                 continue
-            if found[_AT["status"]] != "skipped":
+            if stored[_AT["status"]] != "skipped":
                 other = self._first_with(f"SELECT 1 FROM outcomes WHERE status != 'skipped' AND {where}", key)
-                raise InputError(f"{other} and {name}: {_conflict(found, row)}; leave one of them out")
+                raise InputError(f"{other} and {name}: {_conflict(stored, row)}; leave one of them out")
             self.target.add_rows([row])
 
     def _insert(self, table: str, columns: list[str], rows: list[Row]) -> bool:
@@ -93,14 +93,14 @@ def _chunks(db: sqlite3.Connection, table: str, columns: list[str]) -> Iterator[
         yield rows
 
 
-def _conflict(found: Row, row: Row) -> str:
+def _conflict(stored: Row, row: Row) -> str:
     """Describe two different outcomes of one call."""
     phase, method, problem, repeat = (row[_AT[name]] for name in _KEY)
     call = f"{method} on {problem} ({phase}, repeat {repeat})"
-    if found[_AT["status"]] != row[_AT["status"]]:
-        return f"{call} ended with {found[_AT['status']]} and with {row[_AT['status']]}"
-    if found[_AT["pose"]] != row[_AT["pose"]]:
+    if stored[_AT["status"]] != row[_AT["status"]]:
+        return f"{call} ended with {stored[_AT['status']]} and with {row[_AT['status']]}"
+    if stored[_AT["pose"]] != row[_AT["pose"]]:
         return f"{call} has two poses"
-    if found[_AT["time_ms"]] != row[_AT["time_ms"]]:
+    if stored[_AT["time_ms"]] != row[_AT["time_ms"]]:
         return f"{call} was run twice: the same pose, other times"
     return f"{call} has two outcomes"

@@ -293,8 +293,8 @@ class FeatureMethod(Method):
         with self.stage("features"):
             described = matcher.describe_both(pair.source, pair.target)
         with self.stage("matching"):
-            found: Matches = matcher.mutual(*described)
-        return found
+            matches: Matches = matcher.mutual(*described)
+        return matches
 
     def _fpfh_matches(self, pair: UnitPair, settings: FeatureSettings, mutual: bool) -> Matches:
         clouds = pair.source, pair.target

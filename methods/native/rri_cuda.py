@@ -44,8 +44,8 @@ class Kernel:
         module, self.function = ctypes.c_void_p(), ctypes.c_void_p()
         with torch.cuda.device(device):
             _check("cuModuleLoadData", self.driver.cuModuleLoadData(ctypes.byref(module), binary))
-            found = self.driver.cuModuleGetFunction(ctypes.byref(self.function), module, NAME)
-            _check("cuModuleGetFunction", found)
+            status = self.driver.cuModuleGetFunction(ctypes.byref(self.function), module, NAME)
+            _check("cuModuleGetFunction", status)
 
     def __call__(self, planes: Tensor, least: Tensor) -> Tensor:
         """Compute features (B, N, 4k) of planes (B, 4, N) and least lengths (B,), float32 and contiguous on the device."""
@@ -90,8 +90,8 @@ def compile_source(library: str, architecture: str, k: int) -> bytes:
     """
     nvrtc = ctypes.CDLL(library)
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
-    made = nvrtc.nvrtcCreateProgram(ctypes.byref(program), SOURCE.read_bytes(), NAME, 0, None, None)
-    _check("nvrtcCreateProgram", made)
+    status = nvrtc.nvrtcCreateProgram(ctypes.byref(program), SOURCE.read_bytes(), NAME, 0, None, None)
+    _check("nvrtcCreateProgram", status)
     try:
         options = [option.encode() for option in (f"--gpu-architecture={architecture}", f"-DK={k}")]
         compiled = nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
