@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 TITLE = "Registration benchmark: results"
 VERDICT = "verify.json"
 """File in a run's folder with the output of `bench.py verify RUN --json`."""
-UNKNOWN, UNVERIFIED = "unknown", "unverified"
+UNKNOWN, UNVERIFIED, OBJECTS = "unknown", "unverified", "objects"
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,7 @@ def _times(timing: pd.DataFrame) -> dict[tuple[str, int], tuple[float, str, str 
 def _task(dataset: str, name: str) -> str:
     """Return the task of a group: objects under a condition, or a data set of real pairs."""
     first = split_list([name])[0]
-    return dataset if condition(first).real else f"objects, {first.split('[')[0]}"
+    return dataset if condition(first).real else f"{OBJECTS}, {first.split('[')[0]}"
 
 
 def _licence(dataset: str, catalog: Catalog) -> str:
@@ -245,6 +245,7 @@ def with_latest(entries: list[Entry]) -> list[Entry]:
     order = sorted(
         entries,
         key=lambda e: (
+            not e.task.startswith(OBJECTS),
             e.task,
             e.group,
             e.problem_set,

@@ -202,6 +202,8 @@ def run_json_faults(run: RunClaims) -> Iterator[str]:
         yield f"run.json cannot be read ({error})"
         return
     stored = json.loads(json.dumps(run.loaded.run))
+    if isinstance(schema := written.get("schema"), int) and 0 < schema <= stored["schema"]:
+        stored["schema"] = schema  # the CSVs may be of an earlier version; the facts of a database are of the latest
     for name, fact in stored.items():
         if written.get(name) != fact and (name in written or name not in ADDED_FACTS):
             yield f"{name} differs from the database"

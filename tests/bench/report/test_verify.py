@@ -43,7 +43,7 @@ def test_an_honest_run_is_verified_completely(honest, capsys):
 
 
 class InThisProcess:
-    """Stands in for `MethodProcess`: the same calls without the seconds that a process takes to start."""
+    """Replaces `MethodProcess` by the same calls without the seconds that a process takes to start."""
 
     process = None
 
@@ -123,6 +123,9 @@ def test_run_json_is_compared_with_the_database(copied):
     facts = json.loads((copied / "run.json").read_text())
     (copied / "run.json").write_text(json.dumps(facts | {"command": "bench.py --methods better"}))
     assert verdicts(copied)["run.json"] is Verdict.REFUSED
+    for schema, verdict in ((facts["schema"] - 1, Verdict.VERIFIED), (facts["schema"] + 1, Verdict.REFUSED)):
+        (copied / "run.json").write_text(json.dumps(facts | {"schema": schema}))
+        assert verdicts(copied)["run.json"] is verdict
 
 
 def test_problems_without_data_are_not_verified_and_not_refused(copied, monkeypatch):
