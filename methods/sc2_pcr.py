@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +22,20 @@ POWER_ITERATIONS = 5
 """Iterations for the confidence of all matches, which take a third of the solver's time."""
 
 
+class Sets(NamedTuple):
+    """Sizes of the sets of matches to which poses are fitted, see the parameters of `Sc2Pcr`."""
+
+    seeds: float
+    wide: int
+    narrow: int
+
+
+VERIFIED = Sets(1.0, 12, 8)
+"""Sizes where poses are verified on all points: small sets are right with fewer right matches, and wrong poses are rejected."""
+MOST_SEEDS = 1000
+"""Maximum number of seeds."""
+
+
 class Sc2Pcr(CompatibleMatchesMethod):
     """Fit a pose to the matches that are most compatible with each of the best FPFH matches, and choose the best pose.
 
@@ -30,6 +46,7 @@ class Sc2Pcr(CompatibleMatchesMethod):
     Parameters:
         seeds: share of the matches around which poses are fitted.
         wide, narrow: matches kept around a seed by the compatibility with all matches, then by that within those kept.
+            The three have no effect with learned features of partial scans, which have more and smaller sets.
     """
 
     search = {"seeds": (0.05, 0.1, 0.2), "wide": (20, 30, 50)}
@@ -40,23 +57,25 @@ class Sc2Pcr(CompatibleMatchesMethod):
 
     def hypotheses(self, p: Points, q: Points, tolerance: float) -> Hypotheses:
         """Return a pose for each seed of matches p to q (K, 3)."""
+        sets = VERIFIED if self.verifies else Sets(self.seeds, self.wide, self.narrow)
         difference = length_differences(p, q)
         hard = (difference < tolerance).astype(np.float32)
         soft = soft_compatibility(difference, tolerance)
         confidence = leading_eigenvectors(soft, POWER_ITERATIONS)  # only the order of the seeds depends on it
-        seeds = best_separated(confidence, p, tolerance, max(3, round(self.seeds * len(p))))
+        seeds = best_separated(confidence, p, tolerance, min(MOST_SEEDS, max(3, round(sets.seeds * len(p)))))
         second = hard[seeds] @ hard
         second *= hard[seeds]
-        wide = strongest(second, self.wide)
-        narrow = self._narrowed(hard, wide)
+        wide = strongest(second, sets.wide)
+        narrow = _narrowed(hard, wide, sets.narrow)
         weights = leading_eigenvectors(_within(soft, narrow))
         return weighted_poses(p[narrow], q[narrow], weights.astype(np.float64) + 1e-9)
 
-    def _narrowed(self, compatible: Floats, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Keep the rows (B, narrow) of sets of matches (B, wide) that agree best with the first within their set."""
-        near = _within(compatible, rows)
-        local = np.matmul(near[:, :1], near)[:, 0] * near[:, 0]
-        return np.take_along_axis(rows, strongest(local, self.narrow), axis=1)
+
+def _narrowed(compatible: Floats, rows: NDArray[np.intp], count: int) -> NDArray[np.intp]:
+    """Keep the rows (B, count) of sets of matches (B, wide) that agree best with the first within their set."""
+    near = _within(compatible, rows)
+    local = np.matmul(near[:, :1], near)[:, 0] * near[:, 0]
+    return np.take_along_axis(rows, strongest(local, count), axis=1)
 
 
 def soft_compatibility(difference: Floats, tolerance: float) -> Floats:

@@ -83,7 +83,7 @@ def ready(name: str, device: str) -> Method:
     return method
 
 
-def timed(setting: Setting, call: Callable[[], object], pause_s: float = 0.0) -> dict[str, float]:
+def call_times(setting: Setting, call: Callable[[], object], pause_s: float = 0.0) -> dict[str, float]:
     """Return median, least and 95 % quantile in ms of a call after a first one, each after a pause."""
     call()
     times = []
@@ -174,11 +174,11 @@ def latency(setting: Setting) -> dict[str, Any]:
             def call(method: Method = method, pair: Problem = pair) -> object:
                 return method.register(pair.source, pair.target)
 
-            result[f"{name} {points}"] = {"busy": timed(setting, call), "idle": timed(setting, call, PAUSE_S)}
+            result[f"{name} {points}"] = {"busy": call_times(setting, call), "idle": call_times(setting, call, PAUSE_S)}
     count = BATCH if is_gpu(setting.device) else 2
     method, batch = ready("deepgmr", setting.device), problems(min(BATCH_POINTS, setting.points[-1]), count)
     sources, targets = [p.source for p in batch], [p.target for p in batch]
-    took = timed(setting, lambda: method.register_batch(sources, targets))
+    took = call_times(setting, lambda: method.register_batch(sources, targets))
     return result | {"pairs per second": 1e3 * count / took["median"]}
 
 
@@ -194,7 +194,7 @@ def products(setting: Setting) -> dict[str, float]:
             for x, weight in zip(inputs, weights, strict=True):
                 torch.nn.functional.linear(x, weight)
 
-        result[str(points)] = timed(setting, multiply)["median"]
+        result[str(points)] = call_times(setting, multiply)["median"]
     return result
 
 
@@ -206,8 +206,8 @@ def training(setting: Setting) -> dict[str, float]:
     drawn = generate(Part(objects, held_out=False), settings, points, 0, count)
     batch = collate(trainer.network, drawn, setting.device)
     return {
-        "preparation": timed(setting, lambda: collate(trainer.network, drawn, setting.device))["median"],
-        "step": timed(setting, lambda: trainer.step(batch))["median"],
+        "preparation": call_times(setting, lambda: collate(trainer.network, drawn, setting.device))["median"],
+        "step": call_times(setting, lambda: trainer.step(batch))["median"],
         "loss": trainer.recent,
     }
 
@@ -238,12 +238,12 @@ def harness(setting: Setting) -> dict[str, Any]:
             [*command, "--timing-rounds", "2", "--out", "gpu"], cwd=folder, capture_output=True, text=True, check=False
         )
         run = Path(folder) / "results" / "gpu"
-        table = (run / "timing.csv").read_text().splitlines() if done.returncode == 0 else []
-        gpu = json.loads((run / "run.json").read_text())["environment"].get("gpu", {}) if table else {}
+        latency_table = (run / "timing.csv").read_text().splitlines() if done.returncode == 0 else []
+        gpu = json.loads((run / "run.json").read_text())["environment"].get("gpu", {}) if latency_table else {}
     return {
         "exit code": done.returncode,
         "last lines": (done.stdout + done.stderr).splitlines()[-5:],
-        "timing": table,
+        "timing": latency_table,
         "gpu": gpu,
     }
 
@@ -253,7 +253,7 @@ PARTS: dict[str, Callable[[Setting], dict[str, Any]]] = {
 }
 
 
-def measure(setting: Setting, parts: list[str]) -> tuple[dict[str, Any], list[str]]:
+def run_parts(setting: Setting, parts: list[str]) -> tuple[dict[str, Any], list[str]]:
     """Return the results of the parts with the seconds of each, and what failed; a part that fails does not end the others."""
     results: dict[str, Any] = {}
     faults = []
@@ -269,7 +269,7 @@ def measure(setting: Setting, parts: list[str]) -> tuple[dict[str, Any], list[st
     return results, faults
 
 
-def table(results: dict[str, Any]) -> str:
+def latency_table(results: dict[str, Any]) -> str:
     """Return a Markdown table of the latencies, with the products' time beside those of DeepGMR, and facts below it."""
     lines = ["| method and points | busy (ms) | idle (ms) | products alone (ms) |", "|---|---|---|---|"]
     for name, times in results.get("latency", {}).items():
@@ -292,11 +292,11 @@ def main() -> int:
     given = parser.parse_args()
     torch.set_num_threads(1)
     begin = time.monotonic()
-    results, faults = measure(Setting(given.device), given.parts)
+    results, faults = run_parts(Setting(given.device), given.parts)
     given.out.mkdir(parents=True, exist_ok=True)
     (given.out / "gpu.json").write_text(json.dumps(results, indent=1, default=str) + "\n")
-    (given.out / "gpu.md").write_text(table(results))
-    print(table(results), *faults, f"{time.monotonic() - begin:.0f} s, {given.out / 'gpu.json'}", sep="\n")
+    (given.out / "gpu.md").write_text(latency_table(results))
+    print(latency_table(results), *faults, f"{time.monotonic() - begin:.0f} s, {given.out / 'gpu.json'}", sep="\n")
     return int(bool(faults))
 
 

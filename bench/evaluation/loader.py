@@ -62,7 +62,7 @@ class RunData:
     run: dict[str, Any]
 
 
-def load(record: Path, run: dict[str, Any]) -> RunData:
+def load_run(record: Path, run: dict[str, Any]) -> RunData:
     """Read a `record.sqlite`; `run` is the content of its `run.json`.
 
     Raises:

@@ -58,7 +58,7 @@ def run(config: RunConfig, context: RunContext) -> ResultsDatabase:
     setups = [method_setup(config, method, group) for group in groups if not group.skip for method in group.methods]
     replies = preflight(list(dict.fromkeys(setups)), config.call_limits, context.console)
     _refuse_other_weights(database, replies, context)
-    facts = describe(config, context, groups, digests, replies)
+    facts = facts_of_run(config, context, groups, digests, replies)
     known = (database.get("run") or {}).get("machines", {})
     facts["machines"] = known | {machine(): machine_facts()} | check_workers(replies, config.call_limits, context)
     database.put("run", facts | {"notes": _timing_notes(config, context) + notes})
@@ -179,7 +179,7 @@ def record_problems(database: ResultsDatabase, groups: list[ProblemGroup], conte
                 problems = [group.problem(key) for key in new[start : start + PROBLEMS_PER_COMMIT]]
                 database.add_problems(problems)
                 known |= {problem.key.id: problem.sha256() for problem in problems}
-                bar.step(len(problems), group.name)
+                bar.advance(len(problems), group.name)
             digests[group.name] = problem_set_sha256(known[key.id] for key in group.keys)
     return digests
 
@@ -212,7 +212,7 @@ def preflight(setups: list[MethodSetup], limits: Limits, console: Console) -> di
                 process.close()
             replies[setup] = process.set_up(setup)
             _print_setup(setup, replies[setup], printed, console)
-            bar.step(1, setup.method.text)
+            bar.advance(1, setup.method.text)
     if process is not None:
         process.close()
     return replies
@@ -230,7 +230,7 @@ def _print_setup(setup: MethodSetup, reply: Reply, printed: set[tuple[str, str]]
         console.print(text, highlight=False, soft_wrap=True)
 
 
-def describe(
+def facts_of_run(
     config: RunConfig,
     context: RunContext,
     groups: list[ProblemGroup],
@@ -314,7 +314,7 @@ def accuracy(
         while tasks and not interrupt.requested():
             before = bar.count
             try:
-                with OutcomeBuffer(database, bar.step) as buffer:
+                with OutcomeBuffer(database, bar.advance) as buffer:
                     for task, outcomes in run_batches(batch_tasks(tasks, context.jobs), context):
                         method, group = task.setup.method, task.group
                         buffer.add(outcomes, method.kind, group.columns, f"{method} on {group.name}")

@@ -111,7 +111,7 @@ def read(file: Path) -> ConfigFile:
     tables = {name: content.pop(name) for name in TABLES if name in content}
     for name, table in tables.items():
         for entry in _tables(file, table) if name == "more" else [table]:
-            _check(file, name, entry)
+            _check_table(file, name, entry)
     return ConfigFile(file, content, tables, of_run=file.suffix == ".json")
 
 
@@ -121,7 +121,7 @@ def _tables(file: Path, value: Any) -> list[Any]:
     return value
 
 
-def _check(file: Path, name: str, table: Any) -> None:
+def _check_table(file: Path, name: str, table: Any) -> None:
     if not isinstance(table, dict):
         raise InputError(f"--config {file}: field '{name}' is not a table; write [{name}]")
     if name == "more" and (missing := [key for key in _NEEDED if key not in table]):

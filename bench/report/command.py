@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.evaluation.conventions import Convention, convention
-from bench.evaluation.loader import RunData, load, merge
+from bench.evaluation.loader import RunData, load_run, merge
 from bench.planning.catalog import Catalog
 from bench.storage import run_folder
 from bench.storage.database import ResultsDatabase
@@ -125,7 +125,7 @@ def read(folder: Path) -> RunData:
     """
     record = open_record(folder)
     try:
-        return load(record.path, run_json(record))
+        return load_run(record.path, run_json(record))
     finally:
         record.close()
 

@@ -60,7 +60,7 @@ def merge(folders: Sequence[Path], out: Path, catalog: Catalog) -> list[str]:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"--out {out}: exists already; give a new name")
     with contextlib.ExitStack() as stack:
-        parts = [_read(folder, stack) for folder in folders]
+        parts = [_read_part(folder, stack) for folder in folders]
         facts = joined_facts(parts)
         out.parent.mkdir(parents=True, exist_ok=True)
         with atomic_path(out) as temporary, translate_errors(temporary / DATABASE_NAME):
@@ -68,14 +68,14 @@ def merge(folders: Sequence[Path], out: Path, catalog: Catalog) -> list[str]:
             return _finish(temporary, parts, catalog)
 
 
-def _read(folder: Path, stack: contextlib.ExitStack) -> Part:
+def _read_part(folder: Path, stack: contextlib.ExitStack) -> Part:
     database = open_record(folder)
     stack.callback(database.close)
     return Part(folder.resolve().name, database, database.get("run"), database.get("code") or {})
 
 
 def joined_facts(parts: Sequence[Part]) -> dict[str, Any]:
-    """Return the facts of the whole run, as `bench.execution.run.describe` does.
+    """Return the facts of the whole run, as `bench.execution.run.facts_of_run` does.
 
     Raises:
         InputError: see `merge`.

@@ -117,7 +117,7 @@ def publish(folders: Sequence[Path], site: Path, catalog: Catalog, poses: bool =
     Raises:
         InputError: a folder holds no finished run, two runs have one name, or `site` holds other files.
     """
-    runs = [read(folder) for folder in folders]
+    runs = [read_published(folder) for folder in folders]
     names = [run.name for run in runs]
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise InputError(f"publish: two runs are named {join_names(twice)}; rename a folder")
@@ -146,7 +146,7 @@ def _check_site(site: Path) -> None:
         raise InputError(f"--site {site}: holds {join_names(names)}, and no site of this command; give a new folder")
 
 
-def read(folder: Path) -> Published:
+def read_published(folder: Path) -> Published:
     """Read the CSVs, `run.json` and `verify.json` of a run; no database is needed.
 
     Raises:

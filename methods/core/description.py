@@ -125,7 +125,7 @@ def facts_of(cls: type[Method], variant: Mapping[str, Any], given: specs.Spec) -
     Raises:
         InputError: a parameter does not exist, has the wrong type, or is out of range.
     """
-    method = specs.build(cls, given, variant, "method")
+    method = specs.instantiate(cls, given, variant, "method")
     space, fault = _search_space(cls, variant)
     return MethodFacts(
         class_name=cls.__name__,
