@@ -141,7 +141,7 @@ def waits(setting: Setting) -> dict[str, int]:
 
 
 def kernels(setting: Setting) -> dict[str, Any]:
-    """Return the number of kernels of one call of DeepGMR, and names, µs and counts of the longest, by points."""
+    """Return number and µs of the kernels of one call of DeepGMR, and names, µs and counts of the longest, by points."""
     from torch.profiler import ProfilerActivity, profile
 
     on_gpu = is_gpu(setting.device)
@@ -154,8 +154,12 @@ def kernels(setting: Setting) -> dict[str, Any]:
             setting.wait()
         events = profiler.key_averages()
         taken = [(e.key[:80], e.self_device_time_total if on_gpu else e.self_cpu_time_total, e.count) for e in events]
-        launched = sum(e.count for e in events if on_gpu and str(e.device_type).endswith("CUDA"))
-        result[str(points)] = {"kernels": launched, "longest": sorted(taken, key=lambda e: -e[1])[:TOP_KERNELS]}
+        own = [e for e in events if on_gpu and str(e.device_type).endswith("CUDA")]
+        result[str(points)] = {
+            "kernels": sum(e.count for e in own),
+            "µs of kernels": sum(e.self_device_time_total for e in own),
+            "longest": sorted(taken, key=lambda e: -e[1])[:TOP_KERNELS],
+        }
     return result
 
 

@@ -90,7 +90,7 @@ def place(tmp_path_factory):
         patch.setattr("bench.report.begin_report", lambda *_: list)
         arguments = ["--methods", "good", "halves", "--problems", "2", "--conditions", "noisy", "--out", "NAME"]
         assert main.main([*QUICK, *arguments]) == 0
-    for name in ("BEFORE", "AFTER", "part1", "part2", "whole", "reference", "my_run"):
+    for name in ("BEFORE", "AFTER", "part1", "part2", "whole", "reference", "reference-scans", "my_run"):
         shutil.copytree(folder / "results" / "NAME", folder / "results" / name)
     return folder
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bench.storage.database import OUTCOME, PROBLEM, ResultsDatabase, Row
+from bench.storage.seeds import split_seed, with_seed
 from common.errors import InputError
 
 _CHUNK = 1_000
@@ -19,24 +20,35 @@ class Union:
 
     Args:
         target: a new database.
+        seed: first seed of the whole run; problems of other seeds get ids that name theirs.
     """
 
-    def __init__(self, target: ResultsDatabase) -> None:
-        self.target = target
+    def __init__(self, target: ResultsDatabase, seed: int) -> None:
+        self.target, self.seed = target, seed
         self.added: list[tuple[str, ResultsDatabase]] = []
 
-    def add(self, name: str, source: ResultsDatabase) -> None:
-        """Add problems and outcomes of a run; a row that exists already is left out, a skipped outcome gives way to any other.
+    def add(self, name: str, source: ResultsDatabase, seed: int) -> None:
+        """Add problems and outcomes of a run and its first seed.
+
+        A row that exists already is left out; a skipped outcome gives way to any other.
 
         Raises:
             InputError: another run has another problem of the same id, or another outcome of the same call.
         """
         with self.target.db:
             for rows in _chunks(source.db, "problems", PROBLEM):
-                self._add_problems(name, rows)
+                self._add_problems(name, self._named(rows, PROBLEM.index("problem"), seed))
             for rows in _chunks(source.db, "outcomes", OUTCOME):
-                self._add_outcomes(name, rows)
+                self._add_outcomes(name, self._named(rows, _AT["problem"], seed))
         self.added.append((name, source))
+
+    def _named(self, rows: list[Row], at: int, seed: int) -> list[Row]:
+        """Return rows of a run with its first seed, with the ids that their problems have in the whole run."""
+        if seed == self.seed and not any("/seed=" in row[at] for row in rows):
+            return rows
+        alone = [split_seed(row[at], seed) for row in rows]
+        ids = [problem if own == self.seed else with_seed(problem, own) for problem, own in alone]
+        return [(*row[:at], name, *row[at + 1 :]) for row, name in zip(rows, ids, strict=True)]
 
     def _add_problems(self, name: str, rows: list[Row]) -> None:
         if self._insert("problems", PROBLEM, rows):
