@@ -87,11 +87,14 @@ KITCHEN, HOTEL = "7-scenes-redkitchen", "sun3d-hotel_umd-maryland_hotel3"
 LOW, HIGH = r"(\d|[12]\d)", r"([3-5]\d)"
 SETS = {
     "objects": PairSource("shapes40", "resampled", 20, True, "train"),
-    "views": PairSource("shapes40", "partial", 60, True, "train"),
-    "kitchen_low": PairSource("fragments", "real", 100, True, chosen=rf"{KITCHEN}/{LOW}-{LOW}"),
-    "bunny": PairSource("stanford[min_overlap=0]", "real", 45, False),
-    "hotel": PairSource("fragments", "real", 30, False, chosen=rf"{HOTEL}/.*"),
-    "kitchen_high": PairSource("fragments", "real", 34, False, chosen=rf"{KITCHEN}/{HIGH}-{HIGH}"),
+    "views": PairSource("shapes40", "partial", 40, True, "train"),
+    "rooms": PairSource("rooms[split=train,scenes=20]", "real", 60, True),
+    "kitchen_low": PairSource("fragments", "real", 80, True, chosen=rf"{KITCHEN}/{LOW}-{LOW}"),
+    "bunny": PairSource("stanford[min_overlap=0]", "real", 15, False),
+    "range": PairSource("fragments[path=range_pairs]", "real", 8, False),
+    "hotel": PairSource("fragments", "real", 26, False, chosen=rf"{HOTEL}/.*"),
+    "kitchen_high": PairSource("fragments", "real", 77, False, chosen=rf"{KITCHEN}/{HIGH}-{HIGH}"),
+    "rooms_test": PairSource("rooms[scenes=10]", "real", 30, False),
     "views_test": PairSource("shapes40", "partial", 20, False, "test"),
 }
 
