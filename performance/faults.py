@@ -50,7 +50,7 @@ COMMUTES = {"min", "max", "minimum", "maximum", "hypot", "suppress", "clip"}
 COMMUTES |= {"rmse", "rmse_of_moments", "rmse_paper", "rmse_coordinate", "mean_distance", "rte", "mae_euler_deg"}
 """Calls whose first two arguments are not swapped: the result is the same, or the call fails wherever it is reached.
 
-`clip(x, low, high)` is min(max(x, low), high), in which x and low have the same role; the errors between two poses are distances."""
+`clip(x, low, high)` is min(max(x, low), high), in which x and low have the same role. Errors are distances between two poses."""
 EXCLUDED_KEYWORDS = {
     "strict": "guards lengths that are equal",
     "sort": "the rows are sorted already",
