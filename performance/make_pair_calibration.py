@@ -38,6 +38,7 @@ from bench.pair.freedom import Freedom, Motion
 from bench.pair.grade import CONSENSUS, Calibration, Evidence, Feature, calibration, judge
 from bench.pair.register import Registration, defaults, register, select_methods
 from bench.pair.result import assess
+from common.keys import rng
 from common.kinds import DataKind
 from datasets.problems import Problem, ProblemKey, make_problem
 from datasets.registry import DataRegistry
@@ -59,6 +60,10 @@ PRECISION = 0.98
 """Least share of right poses among the calibration pairs called consensus, which determines the least probability."""
 NONE_BELOW = 0.1
 BINS = 10
+PARTS = 3
+"""Random parts of the methods by which each pair is assessed, too: a user may name a few, and some may be unavailable."""
+SIMULATIONS = 2000
+"""Simulated sets of pairs for the calibration error of a perfect model."""
 LEAST_OVERLAP = 0.4
 FILE = Path(__file__).resolve().parents[1] / "bench" / "pair" / "calibration.toml"
 Array = NDArray[np.float64]
@@ -176,9 +181,14 @@ OPEN = Freedom((Motion(np.eye(3)[0], None),), 0.0, math.nan)
 
 @dataclass(frozen=True)
 class Row:
-    """Evidence for the best pose of a pair, and whether it is right: within `Scans.alike` of the true pose."""
+    """Evidence for the best pose of a pair, and whether it is right: within `Scans.alike` of the true pose.
+
+    `pair` is its number in the set. `whole` tells that all methods were used, not a part of them.
+    """
 
     set: str
+    pair: int
+    whole: bool
     overlap: float
     evidence: Evidence
     is_open: bool
@@ -194,12 +204,27 @@ def evaluate_all(cache: Path) -> None:
             continue
         scans = open_scans((folder / "source.npy", folder / "target.npy"), POINTS, 1.0)
         posed = [r for row in stored["methods"] if (r := _registration(row, registry)).pose is not None]
-        group, evidence = assess(scans, posed)[2:]
-        if group is None or evidence is None:
-            continue
-        is_right = _is_right(stored, posed[group.best].pose, scans)
-        row = Row(stored["set"], stored["tags"]["overlap"], evidence[0], bool(evidence[1].motions), is_right)
-        (folder / "evidence.json").write_text(json.dumps(asdict(row)))
+        number = int(folder.name)
+        parts = [posed, *_parts(posed, rng("pair calibration", stored["set"], number))]
+        results = {tuple(r.method for r in part): assess(scans, part) for part in parts if part}
+        rows = [
+            Row(
+                *(stored["set"], number, len(names) == len(posed), stored["tags"]["overlap"]),
+                *(evidence[0], bool(evidence[1].motions)),
+                _is_right(stored, next(r.pose for r in posed if r.method == names[group.best]), scans),
+            )
+            for names, (_, _, group, evidence) in results.items()
+            if group is not None and evidence is not None
+        ]
+        (folder / "evidence.json").write_text(json.dumps([asdict(row) for row in rows]))
+
+
+def _parts(posed: Sequence[Registration], draw: np.random.Generator) -> Iterator[list[Registration]]:
+    """Yield `PARTS` random parts of registrations, each with about half of the families."""
+    families = sorted({r.family for r in posed})
+    for _ in range(PARTS):
+        kept = {name for name, keep in zip(families, draw.random(len(families)) < 0.5, strict=True) if keep}
+        yield [r for r in posed if r.family in kept]
 
 
 def _registration(row: dict[str, Any], registry: MethodRegistry) -> Registration:
@@ -219,7 +244,7 @@ def rows_of(cache: Path, calibrates: bool) -> list[Row]:
     """Read the evidence of the sets for calibration, or of the others."""
     files = [file for name, s in SETS.items() if s.calibrates == calibrates for file in sorted(cache.glob(f"{name}/*"))]
     stored = [json.loads((f / "evidence.json").read_text()) for f in files if (f / "evidence.json").exists()]
-    return [Row(**{**row, "evidence": Evidence(**row["evidence"])}) for row in stored]
+    return [Row(**{**row, "evidence": Evidence(**row["evidence"])}) for rows in stored for row in rows]
 
 
 def design(rows: Sequence[Row]) -> tuple[list[str], Array, Array]:
@@ -248,22 +273,28 @@ def fit(rows: Sequence[Row], penalty: float) -> Calibration:
 
 
 def calibrate(rows: Sequence[Row]) -> Calibration:
-    """Fit with the penalty of the smallest leave-one-out loss, and choose the least probability of a consensus."""
+    """Fit with the penalty of the smallest loss over pairs left out, and choose the least probability of a consensus."""
 
     def loss(penalty: float) -> float:
         total = 0.0
-        for i, row in enumerate(rows):
-            p = fit([*rows[:i], *rows[i + 1 :]], penalty).probability(row.evidence)
+        for row in whole(rows):
+            others = [other for other in rows if (other.set, other.pair) != (row.set, row.pair)]
+            p = fit(others, penalty).probability(row.evidence)
             total -= math.log(p if row.right else 1 - p)
         return total
 
     model = fit(rows, min(PENALTIES, key=loss))
     for least in np.arange(0.5, 1.0, 0.01):
         graded = replace(model, consensus=round(float(least), 2))
-        called = [row.right for row in rows if is_consensus(row, graded)]
+        called = [row.right for row in whole(rows) if is_consensus(row, graded)]
         if called and np.mean(called) >= PRECISION:
             return graded
     raise SystemExit("no probability gives the required precision; collect more pairs")
+
+
+def whole(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of all methods."""
+    return [row for row in rows if row.whole]
 
 
 def is_consensus(row: Row, model: Calibration) -> bool:
@@ -273,6 +304,7 @@ def is_consensus(row: Row, model: Calibration) -> bool:
 
 def write(model: Calibration, rows: Sequence[Row]) -> None:
     """Write the model as TOML, with the command and the numbers of pairs that it was fitted to."""
+    rows = whole(rows)
     counts = Counter(row.set for row in rows)
     lines = [
         "# Written by `python -m performance.make_pair_calibration fit CACHE`; do not edit.",
@@ -292,8 +324,20 @@ def calibration_error(probability: Array, right: Array) -> float:
     return float(sum(gaps) / len(right))
 
 
+def perfect_error(probability: Array) -> tuple[float, float]:
+    """Return mean and 95 % quantile of the calibration error of pairs that are right with exactly these probabilities (n,)."""
+    draw = rng("perfect calibration")
+    simulated = [draw.random(len(probability)) < probability for _ in range(SIMULATIONS)]
+    errors = [calibration_error(probability, right.astype(float)) for right in simulated]
+    return float(np.mean(errors)), float(np.quantile(errors, 0.95))
+
+
 def report(rows: Sequence[Row], model: Calibration) -> None:
-    """Print the calibration error and the precision and recall of the grade "consensus", per set and for all."""
+    """Print the calibration error and the precision and recall of the grade "consensus", per set and for all, and the bins.
+
+    The calibration error of few pairs is above 0 even for a perfect model, see `perfect_error`.
+    """
+    rows = whole(rows)
     for name in (*dict.fromkeys(row.set for row in rows), "all"):
         some = [row for row in rows if name in (row.set, "all")]
         p = np.array([model.probability(row.evidence) for row in some])
@@ -305,6 +349,12 @@ def report(rows: Sequence[Row], model: Calibration) -> None:
             f"consensus {agreed.sum():3}, right {(agreed & right).sum():3}  "
             f"right with overlap >= {LEAST_OVERLAP}: {known.sum():3}, consensus {(known & agreed).sum():3}"
         )
+    mean, high = perfect_error(p)
+    print(f"calibration error of a perfect model: mean {mean:.3f}, 95 % quantile {high:.3f}")
+    bins = np.minimum((p * BINS).astype(int), BINS - 1)
+    for b in np.unique(bins):
+        inside = bins == b
+        print(f"probability {p[inside].mean():.2f}  right {right[inside].mean():.2f}  pairs {inside.sum()}")
 
 
 def main(command: str, cache: str, *rest: str) -> None:
