@@ -133,7 +133,8 @@ def faults_of(root: Path, file: str) -> list[Fault]:
     tree, lines = ast.parse(source), list(itertools.accumulate(map(len, source.splitlines(keepends=True)), initial=0))
     found: defaultdict[str, dict[str, Fault]] = defaultdict(dict)
     names = EXCLUDED_NAMES.keys() | EXCLUDED_IN_FILES.get(file, set())
-    for place, kind, node in _sites(tree, Known(frozenset(names), float_constants(root))):
+    ones = frozenset(name for name, value in _constants_of(tree) if value in (1, 1.0))
+    for place, kind, node in _sites(tree, Known(frozenset(names), float_constants(root), ones)):
         start = lines[place.lineno - 1] + place.col_offset
         end = lines[place.end_lineno - 1] + place.end_col_offset
         before, after = source[start:end].decode(), ast.unparse(node)
@@ -149,22 +150,31 @@ def faults_of(root: Path, file: str) -> list[Fault]:
 
 
 class Known(NamedTuple):
-    """Names that the rules need: assigned names that are not changed, and constants whose value is a float."""
+    """Names that the rules need: assigned names that are not changed, constants with a float, and those of the file with 1."""
 
     excluded: frozenset[str]
     floats: frozenset[str]
+    ones: frozenset[str]
 
 
 @functools.cache
 def float_constants(root: Path) -> frozenset[str]:
     """Return the names in capitals that modules of `PACKAGES` assign a float."""
-    names = set()
-    for file in (file for package in PACKAGES for file in (root / package).rglob("*.py")):
-        for node in ast.parse(file.read_bytes()).body:
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
-                targets = [target.id for target in node.targets if isinstance(target, ast.Name)]
-                names |= {name for name in targets if name.isupper() and isinstance(node.value.value, float)}
-    return frozenset(names)
+    files = (file for package in PACKAGES for file in (root / package).rglob("*.py"))
+    found = (constant for file in files for constant in _constants_of(ast.parse(file.read_bytes())))
+    return frozenset(name for name, value in found if isinstance(value, float))
+
+
+def _constants_of(tree: ast.Module) -> Iterator[tuple[str, Any]]:
+    """Yield name and value of the literals that a module assigns to names in capitals."""
+    for node in (node for node in tree.body if isinstance(node, ast.Assign)):
+        target, value = node.targets[0], node.value
+        pairs = [(target, value)]
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            pairs = list(zip(target.elts, value.elts, strict=False))
+        for name, literal in pairs:
+            if isinstance(name, ast.Name) and name.id.isupper() and isinstance(literal, ast.Constant):
+                yield name.id, literal.value
 
 
 def _sites(node: ast.AST, known: Known) -> Iterator[tuple[Any, str, ast.AST]]:
@@ -223,14 +233,17 @@ def _is_guard(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, float) and abs(node.value) <= ROUNDING
 
 
-def _is_sign(node: ast.AST) -> bool:
+def _is_sign(node: ast.AST, known: Known) -> bool:
     """Return whether a node is 1, -1, the sign of a number, or a choice of these: dividing by it is multiplying by it."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return _is_sign(node.operand)
+        return _is_sign(node.operand, known)
     if isinstance(node, ast.IfExp):
-        return _is_sign(node.body) and _is_sign(node.orelse)
+        return _is_sign(node.body, known) and _is_sign(node.orelse, known)
     if isinstance(node, ast.Call):
-        return _called(node) == "sign" or (_called(node) == "where" and all(map(_is_sign, node.args[1:])))
+        chosen = node.args[1:] if _called(node) == "where" else []
+        return _called(node) == "sign" or (len(chosen) == 2 and all(_is_sign(part, known) for part in chosen))
+    if isinstance(node, ast.Name):
+        return node.id in known.ones
     return isinstance(node, ast.Constant) and node.value in (1, 1.0)
 
 
@@ -251,7 +264,7 @@ def _changes(node: ast.AST, known: Known) -> Iterator[tuple[str, ast.AST]]:
                 yield kind, _with(node, ops=[new()])
     elif isinstance(node, ast.BinOp | ast.BoolOp | ast.AugAssign):
         second = getattr(node, "right", getattr(node, "value", node))
-        if not (isinstance(node.op, ast.Mult | ast.Div) and _is_sign(second)):
+        if not (isinstance(node.op, ast.Mult | ast.Div) and _is_sign(second, known)):
             for new, kind in SWAPS.get(type(node.op), []):
                 yield kind, _with(node, op=new())
     elif isinstance(node, ast.UnaryOp):
