@@ -47,10 +47,20 @@ KEEPS_VALUE = {"float", "int", "str", "bool", "list", "tuple", "dict", "set", "m
 KEEPS_VALUE |= {"array", "astype", "cast", "iter", "to_numpy", "tolist", "TableCell", "Text"}
 """Calls that are not dropped: they convert the type of their first argument and keep its value."""
 COMMUTES = {"min", "max", "minimum", "maximum", "hypot", "suppress", "clip"}
-COMMUTES |= {"rmse", "rmse_of_moments", "rmse_paper", "rmse_coordinate", "mean_distance", "rte", "mae_euler_deg"}
+COMMUTES |= {
+    "rmse",
+    "rmse_of_moments",
+    "rmse_paper",
+    "rmse_coordinate",
+    "mean_distance",
+    "rte",
+    "mae_euler_deg",
+    "edges_alike",
+}
 """Calls whose first two arguments are not swapped: the result is the same, or the call fails wherever it is reached.
 
-`clip(x, low, high)` is min(max(x, low), high), in which x and low have the same role. Errors are distances between two poses."""
+`clip(x, low, high)` is min(max(x, low), high), in which x and low have the same role. Errors are distances between two poses,
+and `edges_alike` compares the shorter with the longer of two edges."""
 EXCLUDED_KEYWORDS = {
     "strict": "guards lengths that are equal",
     "sort": "the rows are sorted already",
@@ -67,7 +77,7 @@ EXCLUDED_KEYWORDS = {
         "color figsize fontsize aspect pad justify "
         "labelspacing handlelength rotation linewidth markersize zorder alpha padding pad_edge width "
         "min_width ratio in_layout clip_on squeeze length top labeltop bottom labelbottom no_wrap shrink "
-        "thickness domain".split(),
+        "thickness domain xytext wide".split(),
         "appearance: another value is not wrong",
     ),
 }
@@ -97,6 +107,7 @@ EXCLUDED_CALLS = {
     "set_title": "appearance",
     "suptitle": "appearance",
     "add_axes": "appearance: a place on paper",
+    "set_visible": "appearance",
 }
 """Calls that are not dropped or changed, with the reason."""
 EXCLUDED_NUMBERS = {
@@ -134,7 +145,7 @@ def faults_of(root: Path, file: str) -> list[Fault]:
     found: defaultdict[str, dict[str, Fault]] = defaultdict(dict)
     names = EXCLUDED_NAMES.keys() | EXCLUDED_IN_FILES.get(file, set())
     ones = frozenset(name for name, value in _constants_of(tree) if value in (1, 1.0))
-    for place, kind, node in _sites(tree, Known(frozenset(names), float_constants(root), ones)):
+    for place, kind, node in _sites(tree, Known(frozenset(names), float_constants(root), ones, _float_fields(tree))):
         start = lines[place.lineno - 1] + place.col_offset
         end = lines[place.end_lineno - 1] + place.end_col_offset
         before, after = source[start:end].decode(), ast.unparse(node)
@@ -150,11 +161,19 @@ def faults_of(root: Path, file: str) -> list[Fault]:
 
 
 class Known(NamedTuple):
-    """Names that the rules need: assigned names that are not changed, constants with a float, and those of the file with 1."""
+    """Names that the rules need.
+
+    Attributes:
+        excluded: assigned names that are not changed.
+        floats: constants whose value is a float.
+        ones: constants of the file whose value is 1.
+        fields: float fields of the file's classes.
+    """
 
     excluded: frozenset[str]
     floats: frozenset[str]
     ones: frozenset[str]
+    fields: frozenset[str]
 
 
 @functools.cache
@@ -175,6 +194,18 @@ def _constants_of(tree: ast.Module) -> Iterator[tuple[str, Any]]:
         for name, literal in pairs:
             if isinstance(name, ast.Name) and name.id.isupper() and isinstance(literal, ast.Constant):
                 yield name.id, literal.value
+
+
+def _float_fields(tree: ast.Module) -> frozenset[str]:
+    """Return the names that classes of a module annotate as float."""
+    nodes = (node for body in ast.walk(tree) if isinstance(body, ast.ClassDef) for node in body.body)
+    return frozenset(
+        node.target.id
+        for node in nodes
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and ast.unparse(node.annotation) == "float"
+    )
 
 
 def _sites(node: ast.AST, known: Known) -> Iterator[tuple[Any, str, ast.AST]]:
@@ -260,7 +291,7 @@ def _changes(node: ast.AST, known: Known) -> Iterator[tuple[str, ast.AST]]:
     """Yield the kind and the changed copy of a node, for every fault of the node itself."""
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         for new, kind in SWAPS.get(type(node.ops[0]), []):
-            if kind != "comparison boundary" or not _is_computed(node, known.floats):
+            if kind != "comparison boundary" or not _is_computed(node, known):
                 yield kind, _with(node, ops=[new()])
     elif isinstance(node, ast.BinOp | ast.BoolOp | ast.AugAssign):
         second = getattr(node, "right", getattr(node, "value", node))
@@ -283,14 +314,21 @@ def _changes(node: ast.AST, known: Known) -> Iterator[tuple[str, ast.AST]]:
         yield "dropped statement", ast.Pass()
 
 
-def _is_computed(node: ast.Compare, floats: frozenset[str]) -> bool:
-    """Return whether a side has a product, a quotient or a float constant; then equality, which `<=` adds to `<`, is unlikely."""
+def _is_computed(node: ast.Compare, known: Known) -> bool:
+    """Return whether equality, which `<=` adds to `<`, is unlikely.
+
+    It is if a side has a product, a quotient or a float constant, or if a computed value is compared with a float field.
+    """
+    sides = node.left, node.comparators[0]
+    fields = any(isinstance(side, ast.Attribute) and side.attr in known.fields for side in sides)
+    if fields and not any(isinstance(side, ast.Constant) for side in sides):
+        return True
     parts = list(ast.walk(node))
     products = any(isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mult | ast.Div | ast.Pow) for part in parts)
     named = {getattr(part, "id", getattr(part, "attr", "")) for part in parts}
     return (
         products
-        or bool(named & floats)
+        or bool(named & known.floats)
         or any(isinstance(part, ast.Constant) and isinstance(part.value, float) for part in parts)
     )
 

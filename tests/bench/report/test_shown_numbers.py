@@ -231,6 +231,8 @@ def test_the_table_of_times_shows_whole_rows_by_kind_and_size():
         assert cells["status"].text == ("timeout (2 ×)" if cells["method"].text == "c" else "ok")
         assert (cells["timed calls"].value, cells["device"].text, cells["threads"].value) == (row["ended"], "cpu", 2)
     plain = tables.timing_table(frame.assign(batch=np.nan, pairs_per_s=np.nan, gpu_memory_mb=np.nan))
+    some = frame.assign(gpu_memory_mb=frame["gpu_memory_mb"].where(frame["method"] == "a"))
+    assert tables.timing_table(some).columns == table.columns, "one method's value is enough"
     several = frame.assign(machine=[f"m{i % 2}" for i in range(len(frame) // 3) for _ in range(3)])
     assert tables.timing_table(several).columns == [*table.columns, "machine"]
     assert plain.columns == [head for head in table.columns if head not in tables.OPTIONAL_TIMING_COLUMNS.values()]
