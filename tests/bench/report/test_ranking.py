@@ -246,6 +246,11 @@ def test_bold_is_the_lowest_mean_even_if_another_median_is_lower():
     assert np.median(uneven) < np.median(even) and _lowest({"even": even, "uneven": uneven}) == "even"
 
 
+def test_of_equal_recalls_the_lower_mean_error_is_first():
+    errors = {"a": np.full(40, 0.15), "b": np.full(40, 0.05), "c": np.full(30, 0.01)}
+    assert by_recall(_errors(errors)).methods == ["b", "a", "c"]
+
+
 def test_bold_is_the_lowest_mean_of_methods_on_unequal_numbers_of_problems():
     assert _lowest({"many": np.full(60, 0.3), "less": np.full(25, 0.5)}) == "many", "the sum of the other is lower"
 

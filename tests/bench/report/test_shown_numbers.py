@@ -329,6 +329,19 @@ def test_categories_show_the_mean_of_each_method_and_mark_what_is_not_answered(f
     assert {(text.get_ha(), text.get_va()) for text in axes.texts} == {("center", "center")}, "inside its field"
 
 
+def test_the_table_of_recall_by_group_marks_the_winner_of_each_alone():
+    won, lost = np.full(40, 0.1), np.full(40, 0.9)
+    groups = {}
+    for points, errors in ((64, (won, lost)), (128, (lost, won)), (256, (won, won))):
+        methods = {"a": ("global", errors[0]), "b": ("local", errors[1])}
+        groups["d", "noisy", points] = one_group(methods, {"a": 1.0, "b": 2.0})
+    shown = {g: tables.group_records(f["summary"], GROUP) for g, f in groups.items()}
+    advice = {g: recommend(shown[g], errors_of(f["trials"], CRITERION), f["timing"]) for g, f in groups.items()}
+    table = tables.recall_table(shown, advice, CRITERION)
+    cells = {row[0].text: [(cell.value, cell.bold) for cell in row[2:]] for row in table.rows}
+    assert cells == {"a": [(1, True), (0, False), (1, False)], "b": [(0, False), (1, True), (1, False)]}
+
+
 def test_headlines_name_who_lost_most_and_count_ambiguous_problems():
     rows = [{"method": m, "problems": 10, "answered": n} for m, n in (("a", 9), ("b", 4), ("c", 10))]
     assert tables._failed(rows) == " 7 of 30 problems were not answered; most by b (6 of 10)."
