@@ -290,7 +290,12 @@ def _report_flags(report: argparse.ArgumentParser) -> None:
     add("run", type=Path, nargs="+", help="names or folders of runs, such as results/NAME; several give one report")
     _convention_flags(report)
     _against_flag(report)
-    add("--no-as-good", dest="as_good", action="store_false", help="leave recall_as_good and the ceiling out")
+    add(
+        "--no-as-good",
+        dest="as_good",
+        action="store_false",
+        help="leave recall_as_good, the ceiling and estimated symmetries out",
+    )
     add("--methods", nargs="+", default=[], metavar="M", help="report these methods of the run only")
     add("--conditions", nargs="+", default=[], metavar="C", help="report these conditions of the run only")
     add("--width", choices=["column", "page"], default="page", help="width of figures: a column or a page of a paper")

@@ -70,6 +70,15 @@ POSES = [
 POSES += ["batch", "gpu_memory_mb", "machine"]
 
 
+FROM_CLOUDS: dict[str, Any] = {
+    "as_good": np.nan,
+    "rival_ratio": np.nan,
+    "symmetry_estimated": "",
+    "rmse_symmetric_estimated": np.nan,
+}
+"""Columns of trials that a report adds where it has the clouds, with the value for unknown."""
+
+
 def trials(loaded: RunData) -> pd.DataFrame:
     """Return the outcomes of the accuracy phase with their errors, sorted by key; columns `TRIALS`.
 
@@ -188,6 +197,7 @@ def summary_columns(criterion: Convention) -> list[str]:
     names += [f"{m}_seed_sd", f"{m}_problem_sd", "time_ms_mean", "batch", "gpu_memory_mb_max"]
     names += ["recall_as_good", "recall_as_good_low", "recall_as_good_high", "ceiling", "unambiguous"]
     names += ["ceiling_problems", "rre_deg_mean_answered", "rte_mean_answered", "device"]
+    names += [f"recall_symmetric_estimated{end}" for end in ("", "_low", "_high")]
     return list(dict.fromkeys(names))
 
 
@@ -260,12 +270,15 @@ def _seed_sd(evaluated: pd.DataFrame) -> float:
 
 
 def _symmetric(evaluated: pd.DataFrame, answered: pd.DataFrame) -> dict[str, float]:
-    """Return mean and recall@0.2 of `rmse_symmetric` over the objects whose symmetry is known."""
-    known = evaluated[evaluated["symmetry"].notna()]
-    limit = DEFAULT.limits[0][1]
-    hits = (known["rmse_symmetric"] < limit).astype(float)
+    """Return mean and recall@0.2 of `rmse_symmetric` where the symmetry is known, and recall where it is estimated."""
     mean = {"rmse_symmetric_mean_answered": answered["rmse_symmetric"].mean()}
-    return mean | _recall(hits, known, "recall_symmetric")
+    parts = {"recall_symmetric": (evaluated["symmetry"].notna(), "rmse_symmetric")}
+    estimated = "rmse_symmetric_estimated"
+    parts["recall_symmetric_estimated"] = evaluated[estimated].notna(), estimated
+    for name, (is_known, column) in parts.items():
+        known = evaluated[is_known]
+        mean |= _recall((known[column] < DEFAULT.limits[0][1]).astype(float), known, name)
+    return mean
 
 
 def _ceiling(evaluated: pd.DataFrame) -> dict[str, float]:
@@ -444,12 +457,12 @@ def all_angles(timing: pd.DataFrame) -> pd.Series[bool]:
 def add_success(loaded: RunData, criterion: Convention, table: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return `trials` (or the given table) with the convention's `success`, and `rmse_information` if known or needed.
 
-    `as_good` and `rival_ratio` are NaN: they need the clouds, and a report adds them.
+    The columns `FROM_CLOUDS` are missing: they need the clouds, and a report adds them.
     """
     table = trials(loaded) if table is None else table
     if loaded.information or "rmse_information" in criterion.columns:
         table = add_information_rmse(table, loaded)
-    return table.assign(success=criterion.success(table), as_good=np.nan, rival_ratio=np.nan)
+    return table.assign(success=criterion.success(table), **FROM_CLOUDS)
 
 
 def tables(loaded: RunData, criterion: Convention, table: pd.DataFrame | None = None) -> dict[str, pd.DataFrame]:

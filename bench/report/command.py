@@ -139,6 +139,7 @@ def write(request: ReportRequest, console: Console) -> None:
     from bench.evaluation import aggregate
     from bench.report import Options, ProblemReplay, begin_report, json_summary
     from bench.report.as_good import add_fits
+    from bench.report.estimated_symmetry import add_estimated_symmetry
     from bench.report.style import WIDTHS
     from bench.report.subset import subset
 
@@ -151,7 +152,7 @@ def write(request: ReportRequest, console: Console) -> None:
     replay = ProblemReplay(loaded, request.catalog)
     trials = _trials_for(loaded, criterion, replay)
     if request.as_good:
-        trials = add_fits(loaded, replay, trials, criterion)
+        trials = add_estimated_symmetry(loaded, replay, add_fits(loaded, replay, trials, criterion))
     frames = aggregate.tables(loaded, criterion, trials)
     protocol = None if request.against == PAPER else request.against
     reports = request.folder

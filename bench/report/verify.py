@@ -350,7 +350,9 @@ def _table_differences(name: str, frame: pd.DataFrame, written: pd.DataFrame) ->
 
 
 REQUESTED_COLUMNS = frozenset(
-    "as_good rival_ratio recall_as_good recall_as_good_low recall_as_good_high ceiling unambiguous ceiling_problems".split()
+    "as_good rival_ratio recall_as_good recall_as_good_low recall_as_good_high ceiling unambiguous ceiling_problems "
+    "symmetry_estimated rmse_symmetric_estimated recall_symmetric_estimated recall_symmetric_estimated_low "
+    "recall_symmetric_estimated_high".split()
 )
 """Columns that a report computes on request only."""
 

@@ -75,7 +75,7 @@ def trials(given):
                 np.inf if row["status"] != "skipped" and isinstance(row["symmetry"], str) else np.nan
             )
         row["success"] = np.nan if row["status"] == "skipped" else float(row["rmse"] < 0.2)
-        row["as_good"] = row["rival_ratio"] = np.nan
+        row |= aggregate.FROM_CLOUDS
         rows.append(row)
     return pd.DataFrame(rows)
 

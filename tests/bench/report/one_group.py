@@ -37,7 +37,7 @@ def one_group(methods, ms, timed=None, criterion=CRITERION):
     for name in ("method", "problem", "dataset", "condition", "kind", "status"):
         trials[name] = trials[name].astype("category")
     trials["success"] = criterion.success(trials)
-    trials["as_good"] = trials["rival_ratio"] = np.nan
+    trials = trials.assign(**aggregate.FROM_CLOUDS)
     timing = pd.DataFrame((timed or {}).items(), columns=["method", "time_ms_median"])
     timing = timing.assign(points=64, angle_low=0, angle_high=180, phase="timing", device="cpu")
     summary = aggregate.summary(trials, criterion)
