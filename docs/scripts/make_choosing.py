@@ -40,7 +40,10 @@ def tables(summary: pd.DataFrame, trials: pd.DataFrame, timing: pd.DataFrame, ru
 def _table(group: ranking.GroupKey, rows: dict[str, Mapping[Any, Any]], recommendation: Recommendation) -> str:
     order = recommendation.ranking
     how = "timed alone" if recommendation.alone else "during the run"
-    head = [f"| method | recall (95 %) | RMSE, median | ms, {how} | problems | without a pose |", "|---|---|---|---|---|---|"]
+    head = [
+        f"| method | recall (95 %) | RMSE, median | ms, {how} | problems | without a pose |",
+        "|---|---|---|---|---|---|",
+    ]
     lines = [_line(rows[m], recommendation.ms) for m in [*order.methods, *order.few]] if order else []
     title = f"## {group[0]}, {group[1]}, {group[2]} points\n"
     advice = f"{recommendation.sentence(named='**{}**'.format)} {_within_budgets(recommendation)}\n"
@@ -62,7 +65,8 @@ def _line(row: Mapping[Any, Any], ms: Any) -> str:
     time = f"{ms[row['method']]:.0f}" if row["method"] in ms else "–"
     recall = f"{row['recall']:.2f} ({row['recall_low']:.2f}–{row['recall_high']:.2f})"
     median = f"{row['rmse_median']:.3g}" if np.isfinite(row["rmse_median"]) else style.number(row["rmse_median"])
-    return f"| {ranking.display_name(row)} | {recall} | {median} | {time} | {row['problems']} | {row['problems'] - row['answered']} |"
+    without = row["problems"] - row["answered"]
+    return f"| {ranking.display_name(row)} | {recall} | {median} | {time} | {row['problems']} | {without} |"
 
 
 def read_tables(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
