@@ -394,8 +394,8 @@ def run(times: int) -> None:
         for number in range(times):
             forgery = kinds[number % len(kinds)]
             counts[forgery][outcome_of(forge(honest, Path(place) / "forged", forgery, draw))] += 1
-    for forgery, found in counts.items():
-        print(f"{forgery.__name__:24} " + ", ".join(f"{count} {what}" for what, count in found.items()))
+    for forgery, verdicts in counts.items():
+        print(f"{forgery.__name__:24} " + ", ".join(f"{count} {what}" for what, count in verdicts.items()))
     whole = sum(counts.values(), Counter[str]())
     print(f"{times} forged runs: " + ", ".join(f"{count} {what}" for what, count in whole.items()))
     print(f"{sum(os.times()[:4]):.0f} s of processor time")

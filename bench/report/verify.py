@@ -247,11 +247,11 @@ def completeness_faults(run: RunClaims) -> Iterator[str]:
     solved = table.groupby(["method", "group"])["problem"].agg(set).to_dict()
     for method in sorted(named):
         for group in _required_groups(run, method):
-            found, required = solved.get((method, group), set()), _required_problems(run, method, group)
-            if len(found) != len(required):
-                yield f"{method} has outcomes of {len(found)} problems of {group}, not of {len(required)}"
-            elif found != required:
-                yield f"{method} lacks an outcome of {min(required - found)}, and has one of {min(found - required)}"
+            solved_here, required = solved.get((method, group), set()), _required_problems(run, method, group)
+            if len(solved_here) != len(required):
+                yield f"{method} has outcomes of {len(solved_here)} problems of {group}, not of {len(required)}"
+            elif solved_here != required:
+                yield f"{method} lacks an outcome of {min(required - solved_here)}, and has one of {min(solved_here - required)}"
             elif wrong := _wrong_repeats(run, method, group, config.get("repeats", 1) if random.get(method) else 1):
                 yield wrong
 

@@ -83,7 +83,7 @@ def test_a_method_whose_poses_were_not_solved_again_is_unverified(runs, tmp_path
         finding = {"check": "poses not solved again", "verdict": "not verified", "detail": "why", "method": method}
         changed = verdict | {"findings": [*verdict["findings"], finding]}
         (tmp_path / "d" / "verify.json").write_text(json.dumps(changed))
-        rows = list(site.entries_of(site.read(tmp_path / "d"), main_catalog()))
+        rows = list(site.entries_of(site.read_published(tmp_path / "d"), main_catalog()))
         assert {row.method for row in rows if row.verified == "unverified"} == expected
         assert {row.verified for row in rows if row.method not in expected} <= {"verified"}
 
