@@ -62,11 +62,11 @@ def check_workers(replies: Mapping[MethodSetup, Reply], limits: Limits, context:
         return {}
     setups = [setup for setup, reply in replies.items() if reply.status == Status.OK]
     with _dask(context.scheduler) as client:
-        found = client.run(pool_worker.worker_facts, setups, limits)
+        replied = client.run(pool_worker.worker_facts, setups, limits)
     code = {setup.method.text: setup.method.source_hashes() for setup in setups}
     weights = {f"{setup.method} on {setup.domain}": weights_of(replies[setup].notes) for setup in setups}
     machines: dict[str, Any] = {}
-    for worker, facts in found.items():
+    for worker, facts in replied.items():
         for what, own in (("code", code), ("weights", weights)):
             if other := [name for name in own if facts[what].get(name) != own[name]]:
                 fix = "give all machines the same commit and the same weights"

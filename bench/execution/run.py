@@ -59,7 +59,7 @@ def run(config: RunConfig, context: RunContext) -> ResultsDatabase:
     setups = [method_setup(config, method, group) for group in groups if not group.skip for method in group.methods]
     replies = preflight(list(dict.fromkeys(setups)), config.call_limits, context.console)
     _refuse_other_weights(database, replies, context)
-    facts = describe(config, context, groups, replies)
+    facts = facts_of_run(config, context, groups, replies)
     known = (database.get("run") or {}).get("machines", {})
     facts["machines"] = known | {machine(): machine_facts()} | check_workers(replies, config.call_limits, context)
     database.put("run", facts | {"notes": _timing_notes(config, context) + notes})
@@ -191,7 +191,7 @@ def record_other_problems(database: ResultsDatabase, groups: list[ProblemGroup],
             for start in range(0, len(new[group.name]), PROBLEMS_PER_COMMIT):
                 problems = [group.problem(key) for key in new[group.name][start : start + PROBLEMS_PER_COMMIT]]
                 database.add_problems(problems)
-                bar.step(len(problems), group.name)
+                bar.advance(len(problems), group.name)
 
 
 def record_problem_sets(database: ResultsDatabase, groups: list[ProblemGroup]) -> None:
@@ -220,7 +220,7 @@ def preflight(setups: list[MethodSetup], limits: Limits, console: Console) -> di
                 process.close()
             replies[setup] = process.set_up(setup)
             _print_setup(setup, replies[setup], printed, console)
-            bar.step(1, setup.method.text)
+            bar.advance(1, setup.method.text)
     if process is not None:
         process.close()
     return replies
@@ -238,7 +238,7 @@ def _print_setup(setup: MethodSetup, reply: Reply, printed: set[tuple[str, str]]
         console.print(text, highlight=False, soft_wrap=True)
 
 
-def describe(
+def facts_of_run(
     config: RunConfig,
     context: RunContext,
     groups: list[ProblemGroup],
@@ -318,7 +318,7 @@ def accuracy(
         while tasks and not interrupt.requested():
             before = bar.count
             try:
-                with OutcomeBuffer(database, bar.step) as buffer:
+                with OutcomeBuffer(database, bar.advance) as buffer:
                     for part in run_batches(batch_tasks(tasks, context.jobs), context):
                         method, group = part.task.setup.method, part.task.group
                         what = f"{method} on {group.name}"

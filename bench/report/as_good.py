@@ -59,8 +59,8 @@ def add_fits(loaded: RunData, replay: ProblemReplay, trials: pd.DataFrame, crite
         if criterion.limits == DEFAULT.limits:
             searched = own[:CEILING_PROBLEMS]
             inside = np.isin(code, searched)
-            found = fits.rivals(list(trials["problem"].cat.categories[searched]))
-            ratios[inside] = found[np.searchsorted(searched, code[inside])]
+            lowest = fits.rivals(list(trials["problem"].cat.categories[searched]))
+            ratios[inside] = lowest[np.searchsorted(searched, code[inside])]
     return trials.assign(as_good=as_good, rival_ratio=ratios)
 
 

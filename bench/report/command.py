@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.evaluation.conventions import Convention, convention
-from bench.evaluation.loader import RunData, load, merge
+from bench.evaluation.loader import RunData, load_run, merge
 from bench.planning.catalog import Catalog
 from bench.storage import run_folder
 from bench.storage.database import ResultsDatabase
@@ -128,7 +128,7 @@ def read(folder: Path) -> RunData:
     """
     record = open_record(folder)
     try:
-        return load(record.path, run_json(record))
+        return load_run(record.path, run_json(record))
     finally:
         record.close()
 
@@ -142,6 +142,7 @@ def write(request: ReportRequest, console: Console) -> None:
     from bench.evaluation import aggregate
     from bench.report import Options, ProblemReplay, begin_report, json_summary
     from bench.report.as_good import add_fits
+    from bench.report.estimated_symmetry import add_estimated_symmetry
     from bench.report.style import WIDTHS
     from bench.report.subset import subset
 
@@ -154,7 +155,7 @@ def write(request: ReportRequest, console: Console) -> None:
     replay = ProblemReplay(loaded, request.catalog)
     trials = _trials_for(loaded, criterion, replay)
     if request.as_good:
-        trials = add_fits(loaded, replay, trials, criterion)
+        trials = add_estimated_symmetry(loaded, replay, add_fits(loaded, replay, trials, criterion))
     frames = aggregate.tables(loaded, criterion, trials)
     protocol = None if request.against == PAPER else request.against
     reports = request.folder

@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS outcomes (
     seed INTEGER, status TEXT, pose BLOB, time_ms REAL, peak_mb REAL, device TEXT, threads INTEGER, message TEXT,
     stages TEXT, notes TEXT, PRIMARY KEY (phase, method, problem, repeat));
 """
-SCHEMA = 5
+SCHEMA = 6
 """Version of tables, `run.json` and CSVs, see docs/schema.md; the SQLite header field `user_version` holds it since version 5."""
 _ADDED_COLUMNS = {
     "outcomes": {"batch": ("INTEGER", "1"), "gpu_memory_mb": ("REAL", "NULL"), "machine": ("TEXT", "''")},

@@ -75,6 +75,12 @@ def test_lost_worker_costs_at_most_a_minute_or_one_call(clock, call):
     )
 
 
+def test_a_worker_handles_ctrl_c_before_it_solves_anything(clock, monkeypatch):
+    handled = []
+    monkeypatch.setattr(interrupt, "install_handler", lambda: handled.append(clock.now))
+    assert solved(task(2)) and handled == [0.0]
+
+
 def test_call_is_not_interrupted_and_a_batch_is_one_call(clock):
     clock.call = 100.0
     assert len(solved(task())) == 1

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from bench.cli import main
+from bench.evaluation.aggregate import FROM_CLOUDS
 from bench.isolation.process import ROOT
 from tests.bench.background_run import count_outcomes
 from tests.bench.command_line import PLUGINS, QUICK, TIME_COLUMNS, read_csv
@@ -243,7 +244,7 @@ def test_run_on_problems_that_changed_is_refused_and_still_reported(bench, capsy
     bench(*arguments, expect=2)
     assert "noisy/60/00000 is generated differently now" in capsys.readouterr().err
     assert main.main(["report", str(folder)]) == 0
-    fits = ["as_good", "rival_ratio"]  # need the clouds, which are other ones now
+    fits = [*FROM_CLOUDS]  # need the clouds, which are other ones now
     again = read_csv(folder, "trials")
     assert again.loc[again["problem"].str.endswith("00000"), "rival_ratio"].isna().all()
     pd.testing.assert_frame_equal(again.drop(columns=fits), trials.drop(columns=fits))
