@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+WIDEST = 10_000
+"""Width at which the width that a table needs is measured."""
 MAX_MATRIX = 12
 """Most poses whose matrix of differences is printed; the report contains all."""
 
@@ -131,13 +134,15 @@ def show(result: PairResult, console: Console) -> None:
     pairs = zip(result.ranked(), rows, strict=True)
     posed = [pair for pair in pairs if pair[0].pose is not None]
     columns = [i for i in range(len(head)) if head[i] not in ("status", "message") and any(row[i] for _, row in posed)]
-    table = Table(box=None)
+    needs = {i: max(map(len, [*head[i].split(), *(row[i] for _, row in posed)])) for i in columns}
+    columns, needed = _fitting(needs, console.width)
+    table = Table(box=None, width=needed if needed > console.width else None)
     for i in columns:
         numeric = head[i] not in ("method", "agrees")
-        table.add_column(head[i], justify="right" if numeric else "left", overflow="fold", no_wrap=i == 0)
+        table.add_column(head[i], justify="right" if numeric else "left", overflow="fold", min_width=needs[i])
     for _, row in posed:
         table.add_row(*(row[i] for i in columns))
-    console.print(table)
+    console.print(table, crop=False)
     without = [registration for registration in result.registrations if registration.pose is None]
     for registration in (a for a in without if a.status != "skipped"):
         line = f"no pose: {registration.method}, {registration.status}: {registration.message}"
@@ -146,13 +151,21 @@ def show(result: PairResult, console: Console) -> None:
         line = f"not available: {', '.join(skipped)}; `bench.py list` and the report give the reasons"
         console.print(line, highlight=False, soft_wrap=True, markup=False)
     if 1 < len(result.posed) <= MAX_MATRIX:
-        console.print("agreement: angle in degrees between every two poses", highlight=False)
         matrix = Table("", *(str(i + 1) for i in range(len(result.posed))), box=None)
         for i, registration in enumerate(result.posed):
             matrix.add_row(f"{i + 1} {registration.method}", *(number(a, 1) for a in result.agreement.angle_deg[i]))
-        console.print(matrix)
+        if console.measure(matrix, options=console.options.update(width=WIDEST)).maximum <= console.width:
+            console.print("agreement: angle in degrees between every two poses", highlight=False)
+            console.print(matrix)
     for line in (page.pose_title(result), *page.pose_lines(result), result.verdict()):
         console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+def _fitting(needs: dict[int, int], width: int) -> tuple[list[int], int]:
+    """Return the first columns that fit in a width, each with a space on both sides, or the first three; and what they need."""
+    ends = [0, *accumulate(need + 2 for need in needs.values())]
+    count = max(sum(end <= width for end in ends[1:]), min(3, len(needs)))
+    return list(needs)[:count], ends[count]
 
 
 def write(result: PairResult, folder: Path, inputs: Sequence[Path], console: Console) -> None:

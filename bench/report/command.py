@@ -16,6 +16,7 @@ from bench.storage.database import ResultsDatabase
 from bench.storage.run_json import run_json
 from common.errors import InputError
 from common.files import write_atomically
+from common.text import clean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 PAPER = "paper"
 """Value of `--against` for the numbers of the DeepGMR paper."""
+MAX_MESSAGE = 200
+"""Maximum length of a method's message in the terminal; the report has it whole."""
 RESULTS, REPORTS = Path("results"), Path("reports")
 """Default folders of runs and reports."""
 
@@ -184,7 +187,7 @@ def _print_summary(
     from bench.report.published import protocol_tables
     from bench.report.terminal import table_for_terminal
 
-    console.print(terminal_summary(frames, criterion, console.width))
+    console.print(terminal_summary(frames, criterion, console.width), crop=False)
     for table in protocol_tables(frames, protocol).values():
         console.print(table_for_terminal(table, console.width))
     for line in lines:
@@ -220,7 +223,8 @@ def _unanswered_notes(loaded: RunData, summary: pd.DataFrame) -> list[str]:
     for method in answered.index[answered == 0]:
         rows = loaded.outcomes[(loaded.outcomes["method"] == method) & (loaded.outcomes["status"] != "skipped")]
         first = rows.iloc[0]
-        notes.append(f"{method} never answered: {first['status']}, {first['message'] or 'without a message'}")
+        message = clean(str(first["message"]), MAX_MESSAGE)
+        notes.append(f"{method} never answered: {first['status']}, {message or 'without a message'}")
     return notes
 
 

@@ -32,12 +32,15 @@ NAME = 18
 
 HEADS = ("answered", "recall [95 %]", "{error} ans.", "{error} med.", "RRE °", "RTE", "ms", "p95 ms")
 """Heads of the columns after that of the methods."""
-DROPPED = (7, 5, 3, 4, 0)
+DROPPED = (7, 5, 3, 4, 0, 2, 6)
 """Columns that are left out until a table fits, by number in `HEADS`, the first first."""
 
 
 def terminal_summary(frames: Mapping[str, pd.DataFrame], criterion: Convention, width: int = 80) -> Group:
-    """Format the summary of `aggregate.tables` for a terminal of at least 80 columns: a table and a verdict per group."""
+    """Format the summary of `aggregate.tables` for a terminal: a table and a verdict per group.
+
+    A table has the method and its recall even if the terminal is too narrow for both; print it without cropping.
+    """
     from rich.console import Group
     from rich.text import Text
 
@@ -130,8 +133,8 @@ def _summary_table(
         ["method", *(head.format(error=error) for head in HEADS)],
         *(_summary_cells(r, criterion, (devices or {}).get(str(r["method"]), CPU)) for r in rows),
     ]
-    shown = _fitting(lines, max(width, 80))
-    table = _new_table(title)
+    shown, needed = _fitting(lines, width)
+    table = _new_table(title, width=needed if needed > width else None)
     table.add_column("method", no_wrap=True, min_width=NAME)
     for i in shown[1:]:
         table.add_column(lines[0][i], justify="right", no_wrap=True)
@@ -141,14 +144,16 @@ def _summary_table(
     return table
 
 
-def _fitting(lines: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Return the columns of a table that fit in a width, each with two spaces behind it."""
-    shown, margin = list(range(len(lines[0]))), 2  # the blank edges of the table
+def _fitting(lines: Sequence[Sequence[str]], width: int) -> tuple[list[int], int]:
+    """Return the columns of a table that fit in a width, each with two spaces behind it, and the width that they need."""
+    needs = [max(NAME if i == 0 else 0, *(len(line[i]) for line in lines)) + 2 for i in range(len(lines[0]))]
+    shown, needed = list(range(len(needs))), sum(needs) + 2  # the blank edges of the table
     for drop in DROPPED:
-        if sum(max(NAME if i == 0 else 0, *(len(line[i]) for line in lines)) + 2 for i in shown) + margin <= width:
+        if needed <= width:
             break
         shown.remove(drop + 1)
-    return shown
+        needed -= needs[drop + 1]
+    return shown, needed
 
 
 def _summary_cells(row: Mapping[Any, Any], criterion: Convention, device: str = CPU) -> list[str]:

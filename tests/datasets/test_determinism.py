@@ -102,7 +102,6 @@ NUMPY = set(
     "flatnonzero floor frexp frombuffer full gradient isfinite isin isnan issubdtype ldexp linspace load loadtxt maximum minimum "
     "nonzero ones pi prod ptp repeat rint roll round save searchsorted shape sign sort sqrt stack swapaxes tile unique "
     "vstack where zeros "
-    "broadcast_shapes empty "
     "bool_ dtype float32 float64 floating generic int64 int32 integer intp ndarray number str_ random uint8".split()
 )
 """NumPy's elementwise arithmetic, exact operations and types; its sums in a fixed order."""

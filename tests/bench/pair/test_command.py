@@ -8,6 +8,7 @@ import pytest
 
 from bench.cli import main
 from bench.pair import figure
+from bench.pair.command import _fitting
 from bench.pair.files import write_moved
 from datasets import formats
 from datasets.formats import Faces
@@ -167,3 +168,11 @@ def test_bad_input_is_one_line(files, capsys, arguments, message):
     call(*arguments, expect=2)
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("width", "count", "needed"), [(20, 3, 26), (26, 3, 26), (35, 4, 35), (79, 4, 35), (80, 5, 80)]
+)
+def test_a_narrow_terminal_gets_fewer_columns_and_whole_numbers(width, count, needed):
+    needs = {0: 10, 1: 4, 3: 6, 4: 7, 6: 43}
+    assert _fitting(needs, width) == ([0, 1, 3, 4, 6][:count], needed)

@@ -54,6 +54,15 @@ def test_the_table_drops_columns_not_numbers(frames):
     assert sum("oracle" in line and "1.00 [0.91,1.00]" in line for line in narrow) == 3
 
 
+@pytest.mark.parametrize("width", [20, 45, 60])
+def test_a_narrow_terminal_shows_whole_methods_and_recalls(frames, width):
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(terminal_summary(frames, CRITERION, width), crop=False)
+    lines = console.export_text().splitlines()
+    assert sum("oracle" in line and "1.00 [0.91,1.00]" in line for line in lines) == 3
+    assert max(map(len, lines)) <= max(width, 40)
+
+
 def test_the_summary_as_json(frames):
     content = json.loads(json_summary(frames, CRITERION, {"report": Path("r.html")}))
     assert content["convention"] == "deepgmr" and content["files"] == {"report": "r.html"}
