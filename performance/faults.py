@@ -70,6 +70,7 @@ EXCLUDED_KEYWORDS = {
     "daemon": "matters only if the process ends unexpectedly",
     "cancel_futures": "work that nobody waits for any more when a run is interrupted",
     "dtype": "a type, not a value",
+    "order": "a layout in memory: it changes speed, not results",
     "writable": "guards the direction of a pipe",
     "readable": "guards the direction of a pipe",
     "duplex": "guards the direction of a pipe",

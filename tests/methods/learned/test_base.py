@@ -88,6 +88,8 @@ def test_samplers_are_not_mixed_up(tmp_path: Path) -> None:
 
 
 def test_without_weights_it_is_unavailable_with_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for cls in (DcpSmall, DcpSmallEuler45):  # their weights are part of the package
+        cls.check_available()
     monkeypatch.setattr("methods.learned.base.WEIGHTS_FOLDER", tmp_path)
     for cls, hint in ((Dcp, "train dcp --dataset"), (DcpSmallEuler45, "train dcp_small .*--sampler euler45")):
         with pytest.raises(Unavailable, match=hint):
