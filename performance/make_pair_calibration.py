@@ -8,7 +8,7 @@
 `collect` registers the pairs of the sets below by the methods below and stores the poses in CACHE, one JSON a pair; a second
 call continues. DATA holds the real data. `evidence` computes the evidence for the best pose of each pair; delete its files
 after a change of the evidence. `fit` writes `bench/pair/calibration.toml` from the sets for calibration. `test` prints
-calibration error, precision and recall of the grades on the others. No object, scan or fragment is in sets for different uses.
+calibration error, precision and recall of the grades on the others. No object, scan or fragment is in a set for the fit and in another.
 """
 
 from __future__ import annotations
