@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +22,22 @@ POWER_ITERATIONS = 5
 """Iterations for the confidence of all matches, which take a third of the solver's time."""
 
 
+class Sets(NamedTuple):
+    """Sizes of the sets of matches to which poses are fitted, see the parameters of `Sc2Pcr`."""
+
+    seeds: float
+    wide: int
+    narrow: int
+
+
+SETS = Sets(0.1, 30, 20)
+"""Sizes of the sets unless given."""
+VERIFIED = Sets(1.0, 12, 8)
+"""Sizes where poses are verified on all points: small sets are right with fewer right matches, and wrong poses are rejected."""
+MOST_SEEDS = 1000
+"""Maximum number of seeds."""
+
+
 class Sc2Pcr(CompatibleMatchesMethod):
     """Fit a pose to the matches that are most compatible with each of the best FPFH matches, and choose the best pose.
 
@@ -28,35 +46,39 @@ class Sc2Pcr(CompatibleMatchesMethod):
     correct matches better.
 
     Parameters:
-        seeds: share of the matches around which poses are fitted.
-        wide, narrow: matches kept around a seed by the compatibility with all matches, then by that within those kept.
+        seeds: share of the matches around which poses are fitted; None: .1, or 1 where poses are verified on all points.
+        wide, narrow: matches kept around a seed by the compatibility with all matches, then by that within those kept;
+            None: 30 and 20, or 12 and 8 where poses are verified.
     """
 
     search = {"seeds": (0.05, 0.1, 0.2), "wide": (20, 30, 50)}
 
-    seeds: float = 0.1
-    wide: int = 30
-    narrow: int = 20
+    seeds: float | None = None
+    wide: int | None = None
+    narrow: int | None = None
 
     def hypotheses(self, p: Points, q: Points, tolerance: float) -> Hypotheses:
         """Return a pose for each seed of matches p to q (K, 3)."""
+        given = {name: value for name in Sets._fields if (value := getattr(self, name)) is not None}
+        sets = (VERIFIED if self.verifies else SETS)._replace(**given)
         difference = length_differences(p, q)
         hard = (difference < tolerance).astype(np.float32)
         soft = soft_compatibility(difference, tolerance)
         confidence = leading_eigenvectors(soft, POWER_ITERATIONS)  # only the order of the seeds depends on it
-        seeds = best_separated(confidence, p, tolerance, max(3, round(self.seeds * len(p))))
+        seeds = best_separated(confidence, p, tolerance, min(MOST_SEEDS, max(3, round(sets.seeds * len(p)))))
         second = hard[seeds] @ hard
         second *= hard[seeds]
-        wide = strongest(second, self.wide)
-        narrow = self._narrowed(hard, wide)
+        wide = strongest(second, sets.wide)
+        narrow = _narrowed(hard, wide, sets.narrow)
         weights = leading_eigenvectors(_within(soft, narrow))
         return weighted_poses(p[narrow], q[narrow], weights.astype(np.float64) + 1e-9)
 
-    def _narrowed(self, compatible: Floats, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Keep the rows (B, narrow) of sets of matches (B, wide) that agree best with the first within their set."""
-        near = _within(compatible, rows)
-        local = np.matmul(near[:, :1], near)[:, 0] * near[:, 0]
-        return np.take_along_axis(rows, strongest(local, self.narrow), axis=1)
+
+def _narrowed(compatible: Floats, rows: NDArray[np.intp], count: int) -> NDArray[np.intp]:
+    """Keep the rows (B, count) of sets of matches (B, wide) that agree best with the first within their set."""
+    near = _within(compatible, rows)
+    local = np.matmul(near[:, :1], near)[:, 0] * near[:, 0]
+    return np.take_along_axis(rows, strongest(local, count), axis=1)
 
 
 def soft_compatibility(difference: Floats, tolerance: float) -> Floats:

@@ -143,7 +143,7 @@ def faults_of(root: Path, file: str) -> list[Fault]:
     """
     source = (root / file).read_bytes()
     tree, lines = ast.parse(source), list(itertools.accumulate(map(len, source.splitlines(keepends=True)), initial=0))
-    found: defaultdict[str, dict[str, Fault]] = defaultdict(dict)
+    by_kind: defaultdict[str, dict[str, Fault]] = defaultdict(dict)
     names = EXCLUDED_NAMES.keys() | EXCLUDED_IN_FILES.get(file, set())
     ones = frozenset(name for name, value in _constants_of(tree) if value in (1, 1.0))
     for place, kind, node in _sites(tree, Known(frozenset(names), float_constants(root), ones, _float_fields(tree))):
@@ -153,11 +153,11 @@ def faults_of(root: Path, file: str) -> list[Fault]:
         if isinstance(node, ast.BinOp | ast.BoolOp | ast.Compare | ast.UnaryOp | ast.IfExp):
             after = f"({after})"
         if ast.unparse(place) != ast.unparse(node):
-            count = sum(fault.before == before and fault.after == after for fault in found[kind].values())
+            count = sum(fault.before == before and fault.after == after for fault in by_kind[kind].values())
             key = hashlib.sha256(f"{file} {kind} {before} {after} {count}".encode()).hexdigest()
-            found[kind][key] = Fault(file, kind, place.lineno, before, after, start, end)
-    kinds = sorted(found, key=lambda kind: hashlib.sha256(f"{file} {kind}".encode()).hexdigest())
-    queues = [[found[kind][key] for key in sorted(found[kind])] for kind in kinds]
+            by_kind[kind][key] = Fault(file, kind, place.lineno, before, after, start, end)
+    kinds = sorted(by_kind, key=lambda kind: hashlib.sha256(f"{file} {kind}".encode()).hexdigest())
+    queues = [[by_kind[kind][key] for key in sorted(by_kind[kind])] for kind in kinds]
     return [fault for turn in itertools.zip_longest(*queues) for fault in turn if fault]
 
 

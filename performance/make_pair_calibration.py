@@ -107,7 +107,7 @@ SETS = {
 }
 
 
-def problems(source: PairSource, registry: DataRegistry) -> Iterator[Problem]:
+def pairs_of(source: PairSource, registry: DataRegistry) -> Iterator[Problem]:
     """Yield the pairs of a set."""
     dataset = registry.spec(source.dataset).open()
     real, views_made = source.condition == "real", 0
@@ -132,7 +132,7 @@ def scans_of(problem: Problem, folder: Path) -> Scans:
 def collect(cache: Path, registry: DataRegistry, names: list[str]) -> None:
     """Register the pairs of all sets in turn, one of each, and store their poses."""
     processes: dict[DataKind, list[MethodProcess]] = {}
-    running = {name: problems(SETS[name], registry) for name in names}
+    running = {name: pairs_of(SETS[name], registry) for name in names}
     try:
         while running:
             for name, pairs in list(running.items()):
@@ -305,7 +305,7 @@ def is_consensus(row: Row, model: Calibration) -> bool:
     return judge(row.evidence, OPEN if row.is_open else CLOSED, model).name == CONSENSUS
 
 
-def write(model: Calibration, rows: Sequence[Row]) -> None:
+def write_model(model: Calibration, rows: Sequence[Row]) -> None:
     """Write the model as TOML, with the command and the numbers of pairs that it was fitted to."""
     rows = whole(rows)
     counts = Counter(row.set for row in rows)
@@ -369,7 +369,7 @@ def main(command: str, cache: str, *rest: str) -> None:
         evaluate_all(folder)
     elif command == "fit":
         rows = rows_of(folder, FIT)
-        write(model := calibrate(rows), rows)
+        write_model(model := calibrate(rows), rows)
         report(rows, model)
     elif command == "test":
         for use in (TEST, OUTSIDE):

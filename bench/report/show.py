@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def write(
+def write_view(
     loaded: RunData, replay: ProblemReplay, name: str, methods: Sequence[str], criterion: Convention, folder: Path
 ) -> list[Path]:
     """Write page and picture of a problem to a folder and return the files, the page first.

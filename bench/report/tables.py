@@ -327,11 +327,13 @@ OPTIONAL_TIMING_COLUMNS = {
 
 def stage_table(stages: pd.DataFrame) -> Table:
     """Build the table of median times of the stages that methods report."""
+    places = [name for name in ("device", "machine") if stages[name].nunique() > 1]
     rows = [
         [TableCell(str(r["method"])), count(r["points"]), TableCell(str(r["stage"])), num(r["time_ms_median"], 1)]
+        + [TableCell(str(r[name])) for name in places]
         for r in _records(stages)
     ]
-    return Table("Time by stage", ["method", "points", "stage", "time median (ms)"], rows)
+    return Table("Time by stage", ["method", "points", "stage", "time median (ms)", *places], rows)
 
 
 def convention_table(errors: pd.DataFrame, criteria: Mapping[str, Convention], summary: pd.DataFrame) -> Table:

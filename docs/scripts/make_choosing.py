@@ -51,7 +51,7 @@ def _line(row: Mapping[Any, Any], ms: Any) -> str:
     return f"| {ranking.display_name(row)} | {recall} | {median} | {time} | {row['problems']} |"
 
 
-def read(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+def read_tables(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Read summary, trials and times of a run."""
     summary, trials, timing = (
         pd.read_csv(folder / f"{name}.csv", low_memory=False) for name in ("summary", "trials", "timing")
@@ -68,7 +68,7 @@ def filled(page: str, text: str) -> str:
 
 def written(page: str, *folders: Path) -> str:
     """Return the page with the tables of the folders of runs."""
-    return filled(page, "\n".join(tables(*read(folder), folder.name) for folder in folders))
+    return filled(page, "\n".join(tables(*read_tables(folder), folder.name) for folder in folders))
 
 
 if __name__ == "__main__":

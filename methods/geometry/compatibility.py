@@ -94,18 +94,22 @@ def weighted_poses(p: NDArray[np.float64], q: NDArray[np.float64], w: NDArray[np
 
 
 def best_hypothesis(poses: Hypotheses, p: Points, q: Points, distance: float) -> Pose:
-    """Return the pose (4, 4) with the highest score over the matches p, q (K, 3); of equals, the first.
+    """Return the pose (4, 4) with the highest score over the matches p, q (K, 3), see `match_scores`; of equals, the first."""
+    best = int(match_scores(poses, p, q, distance).argmax())
+    return rigid(poses.R[best], poses.t[best])
+
+
+def match_scores(poses: Hypotheses, p: Points, q: Points, distance: float) -> Floats:
+    """Return the scores (B,) of poses over the matches p, q (K, 3).
 
     The score of a match falls from 1 to 0 as its squared residual grows to the squared distance, so that of two poses with
-    equal numbers of inliers the more accurate one is chosen.
+    equal numbers of inliers the more accurate one has the higher score.
     """
     features = pose_features(
         poses.R.transpose(1, 2, 0).astype(np.float32), np.ascontiguousarray(poses.t.T, dtype=np.float32)
     )
     excess = features.T @ match_features(p, q, distance)
-    scores = -np.minimum(excess, 0, out=excess).sum(axis=1)
-    best = int(scores.argmax())
-    return rigid(poses.R[best], poses.t[best])
+    return np.asarray(-np.minimum(excess, 0, out=excess).sum(axis=1))
 
 
 def refined(T: Pose, p: Points, q: Points, distance: float) -> tuple[Pose, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ from methods.geometry import fpfh
 from methods.geometry.open3d_bridge import open3d, point_cloud
 from methods.geometry.settings import FeatureSettings, feature_settings, voxel_means
 from methods.geometry.viewpoint import viewpoint
+
+if TYPE_CHECKING:
+    from methods.geometry.learned_matches import Described
 
 Points = NDArray[np.float64]
 Matches = NDArray[np.intp]
@@ -265,36 +268,47 @@ class FeatureMethod(Method):
             return given
         return self.object_distance if self.data_kind == DataKind.OBJECTS else settings.distance
 
-    def matches(self, pair: UnitPair, settings: FeatureSettings, mutual: bool = True) -> Matches:
+    def matches(
+        self,
+        pair: UnitPair,
+        settings: FeatureSettings,
+        mutual: bool = True,
+        described: tuple[Described, Described] | None = None,
+    ) -> Matches:
         """Return index pairs (K, 2), K >= 3, of source points and their nearest target points in feature space.
 
         Args:
             pair: clouds at unit scale.
             settings: of normals and features.
             mutual: whether each must be the nearest to the other; else every source point has a match.
+            described: the learned descriptors of both clouds, if they are computed already.
 
         Raises:
             NoSolution: fewer than 3 matches.
         """
-        matches = (
-            self._learned_matches(pair) if self.features == "learned" else self._fpfh_matches(pair, settings, mutual)
-        )
+        if self.features == "learned":
+            matches = self._learned_matches(described or self.described(pair))
+        else:
+            matches = self._fpfh_matches(pair, settings, mutual)
         self.note(matches=len(matches))
         if len(matches) < 3:
             raise NoSolution(f"{len(matches)} {'mutual ' * mutual}matches of {self.features} features; a pose needs 3")
         return matches
 
-    def _learned_matches(self, pair: UnitPair) -> Matches:
+    def described(self, pair: UnitPair) -> tuple[Described, Described]:
+        """Return the learned descriptors of both clouds."""
+        with self.stage("features"):
+            both: tuple[Described, Described] = self.state["matcher"].describe_both(pair.source, pair.target)
+        return both
+
+    def _learned_matches(self, described: tuple[Described, Described]) -> Matches:
         """Return index pairs (K, 2) of points whose learned descriptors are each other's nearest.
 
         One-way matches are not used: with this descriptor, mutual ones are right more often, and enough.
         """
-        matcher = self.state["matcher"]
-        with self.stage("features"):
-            described = matcher.describe_both(pair.source, pair.target)
         with self.stage("matching"):
-            found: Matches = matcher.mutual(*described)
-        return found
+            matches: Matches = self.state["matcher"].mutual(*described)
+        return matches
 
     def _fpfh_matches(self, pair: UnitPair, settings: FeatureSettings, mutual: bool) -> Matches:
         clouds = pair.source, pair.target
@@ -307,14 +321,15 @@ class FeatureMethod(Method):
             return fpfh.matches(source, target, mutual)
 
     def matched_points(
-        self, pair: UnitPair, settings: FeatureSettings, limit: int, mutual: bool = True
+        self,
+        pair: UnitPair,
+        settings: FeatureSettings,
+        limit: int,
+        mutual: bool = True,
+        described: tuple[Described, Described] | None = None,
     ) -> tuple[Points, Points]:
-        """Return the matched points (K, 3) of both clouds, evenly subsampled to at most `limit` matches.
-
-        Raises:
-            NoSolution: see `matches`.
-        """
-        matches = self.matches(pair, settings, mutual)
+        """Return the matched points (K, 3) of both clouds, evenly subsampled to at most `limit` matches; see `matches`."""
+        matches = self.matches(pair, settings, mutual, described)
         if len(matches) > limit:
             matches = matches[np.linspace(0, len(matches) - 1, limit).astype(np.intp)]
         return pair.source[matches[:, 0]], pair.target[matches[:, 1]]

@@ -29,10 +29,15 @@ Result = TypeVar("Result")
 
 
 class Described(NamedTuple):
-    """Rows (K,) of a cloud and the unit descriptors (K, D) of its points."""
+    """Rows (K,) of a cloud, its points (K, 3) there, and their unit descriptors (K, D)."""
 
     rows: NDArray[np.intp]
+    points: Points
     descriptors: NDArray[np.float32]
+
+    def at(self, chosen: NDArray[np.intp]) -> Described:
+        """Return some of the points, by their positions (Q,)."""
+        return Described(self.rows[chosen], self.points[chosen], self.descriptors[chosen])
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,8 @@ class LearnedMatcher:
         rows = np.arange(len(cloud))
         if len(cloud) > KEYS:
             rows = np.sort(np.random.default_rng(0).permutation(len(cloud))[:KEYS])
-        return Described(rows, describe(self.network, cloud, cloud[rows], metre))
+        keys = cloud[rows]
+        return Described(rows, keys, describe(self.network, cloud, keys, metre))
 
     def describe_both(self, source: Points, target: Points) -> tuple[Described, Described]:
         """Describe two clouds (N, 3) and (M, 3) at unit scale, on two threads if BENCH_THREADS permits."""
@@ -71,12 +77,12 @@ class LearnedMatcher:
     def mutual(self, source: Described, target: Described) -> NDArray[np.intp]:
         """Return index pairs (K, 2) of points whose descriptors are each other's nearest."""
         x, y = source.descriptors, target.descriptors
-        forward, back = _both(nearest, (x, y), (y, x))
+        forward, back = _both(nearest_descriptors, (x, y), (y, x))
         kept = np.flatnonzero(back[forward] == np.arange(len(forward)))
         return np.stack([source.rows[kept], target.rows[forward[kept]]], axis=1)
 
 
-def nearest(queries: NDArray[np.float32], descriptors: NDArray[np.float32]) -> NDArray[np.intp]:
+def nearest_descriptors(queries: NDArray[np.float32], descriptors: NDArray[np.float32]) -> NDArray[np.intp]:
     """Return the rows (Q,) of the unit descriptors (K, D) nearest to queries (Q, D)."""
     import torch
 

@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from methods.core.base import Unavailable
-from methods.geometry.patches import patches
+from methods.geometry.patches import Patch, patches
 from methods.learned.trained import Trained
 from methods.learned.weights import WEIGHTS_FOLDER, sha256
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from methods.nn.descriptor import DescriptorNet
 
 Points = NDArray[np.float64]
@@ -70,8 +72,20 @@ def describe(network: DescriptorNet, cloud: Points, keys: Points, metre: float) 
     import torch
 
     radii = tuple(metre * radius for radius in network.config.radii)
-    arrays = patches(cloud, keys, radii, network.config.points)
+    scales = patches(cloud, keys, radii, network.config.points)
     with torch.inference_mode():
-        parts = [torch.from_numpy(array) for array in arrays]
-        described = [network([part[i : i + CHUNK] for part in parts]) for i in range(0, len(keys), CHUNK)]
-    return np.asarray(torch.cat(described).numpy())
+        return np.asarray(
+            network.joined([_pooled(network, scale, patch) for scale, patch in enumerate(scales)]).numpy()
+        )
+
+
+def _pooled(network: DescriptorNet, scale: int, patch: Patch) -> Tensor:
+    """Compute the pooled numbers (K, C) of a scale's patches, those of about equal size together, without repeated points."""
+    import torch
+
+    order = np.argsort(patch.sizes, kind="stable")
+    parts = []
+    for rows in np.split(order, range(CHUNK, len(order), CHUNK)):
+        different = np.ascontiguousarray(patch.points[rows, : patch.sizes[rows[-1]]])
+        parts.append(network.pooled(scale, torch.from_numpy(different)))
+    return torch.cat(parts)[torch.from_numpy(np.argsort(order))]

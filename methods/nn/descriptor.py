@@ -69,15 +69,22 @@ class DescriptorNet(nn.Module):
 
     def forward(self, patches: list[Tensor]) -> Tensor:
         """Compute unit descriptors (K, D) of the patches (K, P, 3) of each scale."""
-        pooled = [self._pooled(layers(patch)) for layers, patch in zip(self.scales, patches, strict=True)]
-        return F.normalize(self.head(torch.cat(pooled, dim=1).relu_()), dim=1)
+        return self.joined([self.pooled(scale, patch) for scale, patch in enumerate(patches)])
 
-    def _pooled(self, x: Tensor) -> Tensor:
-        """Return the maximum (K, C) over points of x (K, P, C): `max` has the faster gradient, `amax` the faster value.
+    def pooled(self, scale: int, patch: Tensor) -> Tensor:
+        """Compute the maximum (K, C) over points of the patches (K, P, 3) of a scale; repeated points do not change it.
+
+        `max` has the faster gradient, `amax` the faster value.
+        """
+        x = self.scales[scale](patch)
+        return x.max(dim=1).values if self.training else x.amax(dim=1)
+
+    def joined(self, pooled: list[Tensor]) -> Tensor:
+        """Compute unit descriptors (K, D) of the pooled numbers (K, C) of each scale.
 
         ReLU commutes with the maximum and has fewer numbers after it.
         """
-        return x.max(dim=1).values if self.training else x.amax(dim=1)
+        return F.normalize(self.head(torch.cat(pooled, dim=1).relu_()), dim=1)
 
     def collate(self, problems: Sequence[Any], device: str) -> tuple[list[Tensor], Tensor, Tensor, Tensor]:
         """Return patches (2, B, K, P, 3) of each scale, matched points (B, K, 3) twice, and true poses (B, 4, 4)."""

@@ -126,6 +126,7 @@ def summary_row(rows):
         "peak_mb_max": run["peak_mb"].max(),
         "gpu_memory_mb_max": run["gpu_memory_mb"].max(),
         "batch": rows["batch"].max(),
+        "device": ", ".join(sorted(set(run.loc[run["status"].isin(RETURNED), "device"]))),
     }
     row |= {status: (run["status"] == status).sum() for status in FAILED}
     both = "recall_as_good", "recall_symmetric_estimated"
@@ -153,6 +154,7 @@ def per_bin(trials, low, high):
             "recall": (part["rmse"] < LIMIT).mean(),
             "rmse_median": np.median(part["rmse"]),
             "time_ms_median": times.median(),
+            "device": ", ".join(sorted(set(part["device"]))),
         }
     return rows
 

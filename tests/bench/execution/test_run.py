@@ -263,6 +263,9 @@ def test_killed_run_keeps_its_outcomes_and_continues_to_the_same_results(bench, 
     process.kill()
     process.wait()
     assert count_outcomes(record) == 9
+    with sqlite3.connect(record) as db:
+        solved = set(db.execute("SELECT problem FROM outcomes WHERE method != 'bench:oracle'"))
+        assert solved <= set(db.execute("SELECT problem FROM problems"))
     (gate / "open").touch()
     resumed, whole = bench(*arguments, out="killed"), bench(*arguments, out="whole")
     same = [read_csv(f, "trials").drop(columns=TIME_COLUMNS).to_csv() for f in (resumed, whole)]

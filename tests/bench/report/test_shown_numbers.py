@@ -241,9 +241,11 @@ def test_the_table_of_times_shows_whole_rows_by_kind_and_size():
 def test_the_tables_of_stages_and_coverage_show_their_counts(frames):
     stages = pd.DataFrame(
         {"method": ["a", "b"], "points": [64, 32], "stage": ["x", "y"], "time_ms_median": [1.25, 7.5]}
-    )
+    ).assign(machine="m", device="cpu")
     table = tables.stage_table(stages)
     assert [[c.text for c in row] for row in table.rows] == [["a", "64", "x", "1.2"], ["b", "32", "y", "7.5"]]
+    table = tables.stage_table(stages.assign(device=["cpu", "cuda:0"]))
+    assert table.columns[-1] == "device" and [row[-1].text for row in table.rows] == ["cpu", "cuda:0"]
     summary = frames["summary"].assign(crash=[0, 2, 0, 0, 0], skipped=1)
     table = tables.coverage_table(summary)
     assert table.columns == ["method", "problems", "run", "answered", "timeout", "crash", "skipped"]

@@ -8,6 +8,7 @@ from scipy.spatial.transform import Rotation
 from common.errors import InputError
 from methods.base import Unavailable
 from methods.geometry import learned_matches
+from methods.geometry.patches import patches
 from methods.learned import descriptor
 from methods.nn.descriptor import DescriptorConfig, DescriptorNet
 from tests.catalog import build
@@ -79,3 +80,15 @@ def test_matches_do_not_depend_on_threads_and_are_each_others_nearest(weights, p
     assert len(found[0]) > 50
     np.testing.assert_allclose(scores[x, y], scores.max(axis=1)[x], atol=1e-6)
     np.testing.assert_allclose(scores[x, y], scores.max(axis=0)[y], atol=1e-6)
+
+
+def test_repeated_points_are_left_out_without_effect(weights):
+    """Descriptors are those of the network on whole patches, at the border of a cloud, too, where patches have fewer points."""
+    matcher = learned_matches.LearnedMatcher.load()
+    cloud = np.random.default_rng(0).uniform(-1, 1, (300, 3)) * [1, 1, 0.1]
+    radii = tuple(learned_matches.METRE * radius for radius in matcher.network.config.radii)
+    found = patches(cloud, cloud, radii, matcher.network.config.points)
+    assert len(np.unique(found[0].sizes)) > 5
+    with torch.inference_mode():
+        whole = matcher.network([torch.from_numpy(patch.points) for patch in found]).numpy()
+    np.testing.assert_allclose(matcher.describe(cloud).descriptors, whole, atol=1e-5)
