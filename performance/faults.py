@@ -181,8 +181,8 @@ class Known(NamedTuple):
 def float_constants(root: Path) -> frozenset[str]:
     """Return the names in capitals that modules of `PACKAGES` assign a float."""
     files = (file for package in PACKAGES for file in (root / package).rglob("*.py"))
-    found = (constant for file in files for constant in _constants_of(ast.parse(file.read_bytes())))
-    return frozenset(name for name, value in found if isinstance(value, float))
+    constants = (constant for file in files for constant in _constants_of(ast.parse(file.read_bytes())))
+    return frozenset(name for name, value in constants if isinstance(value, float))
 
 
 def _constants_of(tree: ast.Module) -> Iterator[tuple[str, Any]]:
