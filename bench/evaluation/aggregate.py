@@ -391,7 +391,7 @@ def timing(timed: pd.DataFrame, edges: Sequence[float]) -> pd.DataFrame:
         peak_mb=("memory", "max"),
         problems=("alone", "sum"),
         ended=("ended", "sum"),
-        phase=("phase", "first"),
+        phase=("own_phase", "first"),
         kind=("kind", "first"),
         time_ms_mean=("time", "mean"),
         batch=("batch", "max"),
@@ -404,16 +404,18 @@ def timing(timed: pd.DataFrame, edges: Sequence[float]) -> pd.DataFrame:
     failures = work.groupby([*_TIMING_KEY, "failure"], observed=True).size().reset_index(name="n")
     worst = failures.sort_values("n", ascending=False, kind="stable").drop_duplicates(_TIMING_KEY)
     names = worst.set_index(_TIMING_KEY)["failure"].astype(object).reindex(table.index)
-    return table.assign(status=names.where(names.notna(), "ok")).reset_index()[TIMING]
+    phase = table["phase"].astype(object).fillna("batch")
+    return table.assign(status=names.where(names.notna(), "ok"), phase=phase).reset_index()[TIMING]
 
 
 def _split_batches(timed: pd.DataFrame) -> pd.DataFrame:
-    """Add columns of single-pair calls (alone, ended, time, memory, gpu, failure) and of batches (batch, time_per_pair)."""
+    """Add columns of single-pair calls (alone, own_phase, ended, time, memory, gpu, failure) and of batches."""
     alone, ended = timed["batch"] == 1, timed["status"].isin(ENDED)
     size = timed["batch"].where(~alone)
     largest = timed.assign(size=size).groupby(_TIMING_KEY, observed=True)["size"].transform("max")
     return timed.assign(
         alone=alone,
+        own_phase=timed["phase"].where(alone),
         ended=ended & alone,
         time=timed["time_ms"].where(ended & alone),
         memory=timed["peak_mb"].where(alone),
