@@ -40,7 +40,10 @@ def tables(summary: pd.DataFrame, trials: pd.DataFrame, timing: pd.DataFrame, ru
 def _table(group: ranking.GroupKey, rows: dict[str, Mapping[Any, Any]], recommendation: Recommendation) -> str:
     order = recommendation.ranking
     how = "timed alone" if recommendation.alone else "during the run"
-    head = [f"| method | recall (95 %) | RMSE, median | ms, {how} | problems | without a pose |", "|---|---|---|---|---|---|"]
+    head = [
+        f"| method | recall (95 %) | RMSE, median | ms, {how} | problems | without a pose |",
+        "|---|---|---|---|---|---|",
+    ]
     lines = [_line(rows[m], recommendation.ms) for m in [*order.methods, *order.few]] if order else []
     title = f"## {group[0]}, {group[1]}, {group[2]} points\n"
     advice = f"{recommendation.sentence(named='**{}**'.format)} {_within_budgets(recommendation)}\n"

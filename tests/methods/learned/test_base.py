@@ -66,6 +66,14 @@ def test_cards_of_other_methods_and_versions_are_refused(tmp_path: Path, change:
     assert DcpSmall.checked_config(tmp_path, card) == {"k": 5, "widths": (8, 12)}
 
 
+@pytest.mark.parametrize(("radius", "kept"), [(0.79, False), (0.81, True), (1.09, True), (1.11, False)])
+def test_networks_on_coordinates_keep_the_sizes_of_their_training_objects(
+    tiny: DcpSmall, radius: float, kept: bool
+) -> None:
+    cloud = np.concatenate([np.eye(3), -np.eye(3)]) * radius
+    assert tiny.normalise(cloud, cloud).scale == pytest.approx(1.0 if kept else radius)
+
+
 def test_no_solution_for_few_points(tiny: DcpSmall) -> None:
     with pytest.raises(NoSolution, match="need 5"):
         tiny.register(np.zeros((4, 3), np.float32), np.zeros((9, 3), np.float32))
