@@ -70,6 +70,7 @@ EXCLUDED_KEYWORDS = {
     "daemon": "matters only if the process ends unexpectedly",
     "cancel_futures": "work that nobody waits for any more when a run is interrupted",
     "dtype": "a type, not a value",
+    "order": "a layout in memory: it changes speed, not results",
     "writable": "guards the direction of a pipe",
     "readable": "guards the direction of a pipe",
     "duplex": "guards the direction of a pipe",
@@ -77,7 +78,7 @@ EXCLUDED_KEYWORDS = {
         "color figsize fontsize aspect pad justify "
         "labelspacing handlelength rotation linewidth markersize zorder alpha padding pad_edge width "
         "min_width ratio in_layout clip_on squeeze length top labeltop bottom labelbottom no_wrap shrink "
-        "thickness domain xytext wide".split(),
+        "thickness domain xytext wide dpi".split(),
         "appearance: another value is not wrong",
     ),
 }
@@ -180,8 +181,8 @@ class Known(NamedTuple):
 def float_constants(root: Path) -> frozenset[str]:
     """Return the names in capitals that modules of `PACKAGES` assign a float."""
     files = (file for package in PACKAGES for file in (root / package).rglob("*.py"))
-    found = (constant for file in files for constant in _constants_of(ast.parse(file.read_bytes())))
-    return frozenset(name for name, value in found if isinstance(value, float))
+    constants = (constant for file in files for constant in _constants_of(ast.parse(file.read_bytes())))
+    return frozenset(name for name, value in constants if isinstance(value, float))
 
 
 def _constants_of(tree: ast.Module) -> Iterator[tuple[str, Any]]:

@@ -8,7 +8,8 @@
 `collect` registers the pairs of the sets below by the methods below and stores the poses in CACHE, one JSON a pair; a second
 call continues. DATA holds the real data. `evidence` computes the evidence for the best pose of each pair; delete its files
 after a change of the evidence. `fit` writes `bench/pair/calibration.toml` from the sets for calibration. `test` prints
-calibration error, precision and recall of the grades on the others. No object, scan or fragment is in sets for different uses.
+calibration error, precision and recall of the grades on the others. No object, scan or fragment is in a set for the fit and in
+another.
 """
 
 from __future__ import annotations
@@ -280,7 +281,7 @@ def calibrate(rows: Sequence[Row]) -> Calibration:
 
     def loss(penalty: float) -> float:
         total = 0.0
-        for row in whole(rows):
+        for row in with_all_methods(rows):
             others = [other for other in rows if (other.set, other.pair) != (row.set, row.pair)]
             p = fit(others, penalty).probability(row.evidence)
             total -= math.log(p if row.right else 1 - p)
@@ -289,13 +290,13 @@ def calibrate(rows: Sequence[Row]) -> Calibration:
     model = fit(rows, min(PENALTIES, key=loss))
     for least in np.arange(LEAST_CONSENSUS, 1.0, 0.01):
         graded = replace(model, consensus=round(float(least), 2))
-        called = [row.right for row in whole(rows) if is_consensus(row, graded)]
+        called = [row.right for row in with_all_methods(rows) if is_consensus(row, graded)]
         if called and np.mean(called) >= PRECISION:
             return graded
     raise SystemExit("no probability gives the required precision; collect more pairs")
 
 
-def whole(rows: Sequence[Row]) -> list[Row]:
+def with_all_methods(rows: Sequence[Row]) -> list[Row]:
     """Return the rows of all methods."""
     return [row for row in rows if row.whole]
 
@@ -307,7 +308,7 @@ def is_consensus(row: Row, model: Calibration) -> bool:
 
 def write_model(model: Calibration, rows: Sequence[Row]) -> None:
     """Write the model as TOML, with the command and the numbers of pairs that it was fitted to."""
-    rows = whole(rows)
+    rows = with_all_methods(rows)
     counts = Counter(row.set for row in rows)
     lines = [
         "# Written by `python -m performance.make_pair_calibration fit CACHE`; do not edit.",
@@ -340,7 +341,7 @@ def report(rows: Sequence[Row], model: Calibration) -> None:
 
     The calibration error of few pairs is above 0 even for a perfect model, see `perfect_error`.
     """
-    rows = whole(rows)
+    rows = with_all_methods(rows)
     for name in (*dict.fromkeys(row.set for row in rows), "all"):
         some = [row for row in rows if name in (row.set, "all")]
         p = np.array([model.probability(row.evidence) for row in some])

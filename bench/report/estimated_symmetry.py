@@ -92,5 +92,5 @@ def _estimate(replay: ProblemReplay, problem: str) -> tuple[str, NDArray[np.floa
     clean = replay.clean(problem)
     if clean is None or len(clean.source) < MIN_POINTS:
         return "", np.eye(4)
-    symmetry = estimate(move(inverse(clean.source_pose), clean.source))
-    return symmetry.name, symmetry.frame
+    estimated = estimate(move(inverse(clean.source_pose), clean.source))
+    return estimated.name, estimated.frame

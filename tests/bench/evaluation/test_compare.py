@@ -101,7 +101,10 @@ def test_methods_of_only_one_run_are_remarked(stored_run):
     fewer = dataclasses.replace(
         stored_run, outcomes=stored_run.outcomes[stored_run.outcomes["method"] != "icp"].reset_index(drop=True)
     )
-    assert "only in A: icp on modelnet40/clean/1024" in compare(stored_run, fewer, ("A", "B"), CRITERION).remarks
+    for runs, name in (((stored_run, fewer), "A"), ((fewer, stored_run), "B")):
+        remarks = compare(*runs, ("A", "B"), CRITERION).remarks
+        assert f"only in {name}: icp on modelnet40/clean/1024" in remarks
+        assert all(remark.startswith(f"only in {name}: icp on ") for remark in remarks)
 
 
 def test_the_command(folders, capsys):

@@ -305,6 +305,14 @@ def test_the_table_of_conventions_shows_the_error_and_recall_of_each(frames):
         remark = {"dcp": "success is undefined", "3dmatch": criterion.missing}.get(row[2].text, "")
         assert row[7].text == remark and row[6].text == (criterion.recall_label if criterion.limits else "–")
         assert row[0].faint == row[0].text.startswith("few")
+    twice, summaries = (pd.concat([f, f.assign(points=128)]) for f in (errors, frames["summary"]))
+    both = tables.convention_table(twice, {name: CONVENTIONS[name] for name in chosen}, summaries)
+    titles = [ranking.group_title((*GROUP[:2], points)) for points in (128, 64)]
+    assert list(dict.fromkeys(row[1].text for row in both.rows)) in (titles, titles[::-1])
+    assert [row[1].text for row in both.rows].count(titles[0]) == len(table.rows) and len(both.rows) == 2 * len(
+        table.rows
+    )
+    assert len({row[1].text for row in both.rows[: len(table.rows)]}) == 1, "one group after the other"
 
 
 def test_categories_show_the_mean_of_each_method_and_mark_what_is_not_answered(frames, rows):

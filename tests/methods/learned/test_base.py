@@ -66,6 +66,14 @@ def test_cards_of_other_methods_and_versions_are_refused(tmp_path: Path, change:
     assert DcpSmall.checked_config(tmp_path, card) == {"k": 5, "widths": (8, 12)}
 
 
+@pytest.mark.parametrize(("radius", "kept"), [(0.79, False), (0.81, True), (1.09, True), (1.11, False)])
+def test_networks_on_coordinates_keep_the_sizes_of_their_training_objects(
+    tiny: DcpSmall, radius: float, kept: bool
+) -> None:
+    cloud = np.concatenate([np.eye(3), -np.eye(3)]) * radius
+    assert tiny.normalise(cloud, cloud).scale == pytest.approx(1.0 if kept else radius)
+
+
 def test_no_solution_for_few_points(tiny: DcpSmall) -> None:
     with pytest.raises(NoSolution, match="need 5"):
         tiny.register(np.zeros((4, 3), np.float32), np.zeros((9, 3), np.float32))
@@ -88,6 +96,8 @@ def test_samplers_are_not_mixed_up(tmp_path: Path) -> None:
 
 
 def test_without_weights_it_is_unavailable_with_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for cls in (DcpSmall, DcpSmallEuler45):  # their weights are part of the package
+        cls.check_available()
     monkeypatch.setattr("methods.learned.base.WEIGHTS_FOLDER", tmp_path)
     for cls, hint in ((Dcp, "train dcp --dataset"), (DcpSmallEuler45, "train dcp_small .*--sampler euler45")):
         with pytest.raises(Unavailable, match=hint):
