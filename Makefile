@@ -36,8 +36,9 @@ lock: .venv/dev.done  ## write the installed versions of all packages to require
 	{ echo '# Versions with which the tests pass: pip install -c requirements.lock -r requirements-dev.txt. Written by make lock.'; \
 	  $(BIN)/python -m pip freeze --exclude-editable | sed 's,+.*,,' | grep -E '^[A-Za-z0-9_.-]+==[^ ]+$$'; } > requirements.lock
 
-docs: .venv/dev.done  ## build the site into build/site
+docs: .venv/dev.done  ## build the site into build/site, with the leaderboards of the committed runs in build/site/results
 	$(BIN)/mkdocs build --strict
+	$(BIN)/python bench.py publish results/reference results/reference-scans --site build/site/results
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=python3.11 …")'

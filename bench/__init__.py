@@ -36,7 +36,7 @@ class RunTables:
         path = self.folder / f"{name}.csv"
         if not path.is_file():
             raise AttributeError(f"{self.folder} has no {name}.csv; it has {', '.join(self.names)}")
-        return pd.read_csv(path, float_precision="round_trip")
+        return pd.read_csv(path)
 
     @property
     def names(self) -> list[str]:

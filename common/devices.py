@@ -39,20 +39,20 @@ def resolve(name: str) -> str:
     number = _number(name)
     if number is None:
         return CPU
-    found, reason = ([], _build_fault()) if _build_fault() else gpus()
-    usable = [index for index, gpu in enumerate(found) if not gpu["fault"]]
+    listed, reason = ([], _build_fault()) if _build_fault() else gpus()
+    usable = [index for index, gpu in enumerate(listed) if not gpu["fault"]]
     if name == AUTO:
         return f"{CUDA}:{usable[0]}" if usable else CPU
-    if not found:
+    if not listed:
         raise InputError(f"{name}: {reason}, or use cpu")
-    if number >= len(found):
+    if number >= len(listed):
         seen, names = (
-            ("1 GPU", "cuda:0") if len(found) == 1 else (f"{len(found)} GPUs", f"cuda:0 to cuda:{len(found) - 1}")
+            ("1 GPU", "cuda:0") if len(listed) == 1 else (f"{len(listed)} GPUs", f"cuda:0 to cuda:{len(listed) - 1}")
         )
         raise InputError(f"{name}: torch sees {seen}; give {names}, or cpu")
     if number not in usable:
         raise InputError(
-            f"{name}: {found[number]['name']} fails ({found[number]['fault']}); use another device, or cpu"
+            f"{name}: {listed[number]['name']} fails ({listed[number]['fault']}); use another device, or cpu"
         )
     return f"{CUDA}:{number}"
 
@@ -92,10 +92,10 @@ def gpus() -> tuple[list[dict[str, str]], str]:
     command = [sys.executable, "-m", "common.devices"]
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIST_TIMEOUT_S, check=True)
-        found = json.loads(done.stdout.splitlines()[-1])
+        listed = json.loads(done.stdout.splitlines()[-1])
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
         return [], f"the GPUs cannot be listed ({type(error).__name__}); {remedy}"
-    return found, "" if found else f"torch sees no GPU; {remedy}"
+    return listed, "" if listed else f"torch sees no GPU; {remedy}"
 
 
 def _number(name: str) -> int | None:

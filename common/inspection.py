@@ -137,12 +137,12 @@ class _Copy:
                     return self._end({"fault": "its description is too large; shorten its texts"})
         if ended:
             _, status = os.waitpid(self.process_id, 0)
-            return self._end(self._read(status), ended=True)
+            return self._end(self._received(status), ended=True)
         if time.monotonic() > self.deadline:
             return self._end({"fault": f"takes over {self.deadline_s:g} s to import; move that work into setup"})
         return None
 
-    def _read(self, status: int) -> Answer:
+    def _received(self, status: int) -> Answer:
         with contextlib.suppress(ValueError):
             answer = json.loads(self.data)
             if isinstance(answer, dict):

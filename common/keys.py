@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 from common import portable
 from common.errors import InputError
 
+FEW = 8
+"""Number of normal numbers up to which they are computed one by one."""
 KeyPart = str | int | float | bool | None
 
 
@@ -32,14 +35,25 @@ class Random(np.random.Generator):
         """Draw standard normal numbers by the Box-Muller transform: n of them use 2 ceil(n / 2) numbers from `random`."""
         n = int(np.prod(() if size is None else size))
         u, v = self.random((2, (n + 1) // 2))
+        if n <= FEW:
+            numbers = np.array(_box_muller(u.tolist(), v.tolist())[:n])
+            return numbers[0] if size is None else numbers.reshape(size)
         radius = np.sqrt(-2 * portable.log(1 - u))
         sine, cosine = portable.sin_cos(2 * np.pi * v)
-        numbers: NDArray[np.float64] = np.concatenate([radius * cosine, radius * sine])[:n]
-        return numbers[0] if size is None else numbers.reshape(size)
+        many: NDArray[np.float64] = np.concatenate([radius * cosine, radius * sine])[:n]
+        return many.reshape(size)
 
     def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
         """Draw normal numbers loc + scale z, with z from `standard_normal`."""
         return loc + scale * self.standard_normal(size)
+
+
+def _box_muller(u: list[float], v: list[float]) -> list[float]:
+    """Return as many normal numbers from uniform ones as there are: of few numbers, arithmetic of floats takes less time."""
+    radius = [math.sqrt(-2 * portable.log(1 - x)) for x in u]
+    waves = [portable.sin_cos(2 * math.pi * y) for y in v]
+    pairs = [(r * sine, r * cosine) for r, (sine, cosine) in zip(radius, waves, strict=True)]
+    return [cosine for _, cosine in pairs] + [sine for sine, _ in pairs]
 
 
 def digest(*key: KeyPart) -> str:

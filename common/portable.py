@@ -79,11 +79,30 @@ def exp(x: Array) -> Array:
     return np.ldexp(1 + (r + r * _polynomial(_EXP, r)), halvings.astype(np.int32))
 
 
-def log(x: Array) -> Array:
-    """Compute the natural logarithm, elementwise, of numbers above 0."""
+@overload
+def log(x: float) -> float: ...
+@overload
+def log(x: Array) -> Array: ...
+def log(x: Any) -> Any:
+    """Compute the natural logarithm of numbers above 0; a float for a number, elementwise for an array."""
+    return _log_array(x) if isinstance(x, np.ndarray) else _log_number(float(x))
+
+
+def _log_number(x: float) -> float:
+    mantissa, exponent = math.frexp(x)
+    if mantissa * mantissa < 0.5:
+        mantissa, exponent = 2 * mantissa, exponent - 1
+    return _log_near_one(mantissa, exponent)
+
+
+def _log_array(x: Array) -> Array:
     mantissa, exponent = np.frexp(x)
     low = mantissa * mantissa < 0.5
-    mantissa, exponent = np.where(low, 2 * mantissa, mantissa), exponent - low
+    return np.asarray(_log_near_one(np.where(low, 2 * mantissa, mantissa), exponent - low))
+
+
+def _log_near_one(mantissa: Any, exponent: Any) -> Any:
+    """Compute the logarithm of mantissa x 2^exponent with a mantissa from √½ to √2."""
     s = (mantissa - 1) / (mantissa + 1)
     return exponent * _LN2[0] + (exponent * _LN2[1] + (2 * s + s * _polynomial(_LOG, s * s)))
 
@@ -118,6 +137,15 @@ def dot(a: Array, b: Array) -> Array:
     for k in range(1, products.shape[-1]):
         sums = sums + products[..., k]
     return sums
+
+
+def cross(a: Array, b: Array) -> Array:
+    """Compute cross products (..., 3) of vectors (..., 3); faster than `numpy.cross`, with the same bits."""
+    x, y, z = a[..., 0], a[..., 1], a[..., 2]
+    u, v, w = b[..., 0], b[..., 1], b[..., 2]
+    vectors = np.empty(np.broadcast_shapes(a.shape, b.shape))
+    vectors[..., 0], vectors[..., 1], vectors[..., 2] = y * w - z * v, z * u - x * w, x * v - y * u
+    return vectors
 
 
 def norm(vectors: Array) -> Array:

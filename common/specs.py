@@ -98,7 +98,7 @@ def parse(text: str) -> Spec:
     return Spec(match[1], given)
 
 
-def build(cls: type[T], spec: Spec, defaults: Mapping[str, Any], kind: str) -> T:
+def instantiate(cls: type[T], spec: Spec, defaults: Mapping[str, Any], kind: str) -> T:
     """Create an instance of a dataclass from defaults and the parameters of a spec, converted to the fields' types.
 
     Args:

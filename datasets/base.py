@@ -89,7 +89,8 @@ class MeshShape(Shape):
 
 def triangle_areas(triangles: Points) -> NDArray[np.float64]:
     """Compute the areas (T,) of triangles (T, 3, 3)."""
-    cross = np.cross(triangles[:, 1] - triangles[:, 0], triangles[:, 2] - triangles[:, 0])
+    first, second, third = np.ascontiguousarray(triangles.transpose(1, 2, 0))
+    cross = portable.cross((second - first).T, (third - first).T)
     return 0.5 * portable.norm(cross)
 
 

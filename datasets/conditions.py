@@ -331,7 +331,7 @@ def condition(text: str) -> Clean:
     spec = specs.parse(text)
     if spec.name not in CONDITIONS:
         raise unknown("condition", spec.name, CONDITIONS)
-    return specs.build(CONDITIONS[spec.name], spec, {}, "condition")
+    return specs.instantiate(CONDITIONS[spec.name], spec, {}, "condition")
 
 
 @dataclass(frozen=True)

@@ -130,8 +130,8 @@ class Folder(DataSet):
     @cached_property
     def _arrays(self) -> Arrays:
         top = [self.top / split for split in SPLITS] if self.is_split else [self.top]
-        found = (f for t in top for f in t.rglob("*") if f.suffix.lower() in READERS and f.is_file())
-        files = visible(found, self.top)
+        paths = (f for t in top for f in t.rglob("*") if f.suffix.lower() in READERS and f.is_file())
+        files = visible(paths, self.top)
         if not files:
             raise InputError(f"{self.top}: no file with suffix {' '.join(READERS)} below it; {self.where}")
         name = f"folder unit {self.unit} min_points {self.min_points} skip_bad {self.skip_bad}"

@@ -64,10 +64,10 @@ def find_scenes(top: Path, benchmark: str) -> list[SceneFiles]:
     levels = ["*/" * depth for depth in range(1, DEPTH + 1)]
     folders = [top, *sorted({folder for level in levels for folder in top.glob(level)})]
     fragments = {folder: _fragments(folder) for folder in folders if folder.is_dir()}
-    found = {folder: clouds for folder, clouds in fragments.items() if clouds}
-    if not found:
+    scenes = {folder: clouds for folder, clouds in fragments.items() if clouds}
+    if not scenes:
         raise InputError(f"{top}: no cloud_bin_*.ply, .pcd or .pth within {DEPTH} levels; {LAYOUT}")
-    return [_scene(folder, clouds, benchmark) for folder, clouds in found.items()]
+    return [_scene(folder, clouds, benchmark) for folder, clouds in scenes.items()]
 
 
 def _fragments(folder: Path) -> dict[int, Path]:

@@ -160,11 +160,11 @@ class Fragments(PairSet):
         every_pair = self.benchmark == "3dlomatch" and not files.official
         name = f"fragments with both overlaps near {self.near} skip_bad {self.skip_bad} every_pair {every_pair}"
         inputs = [*files.clouds.values(), files.log, *([files.info] if files.info.is_file() else [])]
-        arrays = load_or_compute(name, inputs, lambda: self._read(files, every_pair))
+        arrays = load_or_compute(name, inputs, lambda: self._read_scene(files, every_pair))
         counted = self.benchmark == "3dmatch" and len(arrays["pairs"]) == OFFICIAL_PAIRS.get(files.name)
         return Scene(files.name, arrays, files.official or counted)
 
-    def _read(self, files: SceneFiles, every_pair: bool) -> dict[str, NDArray[np.generic]]:
+    def _read_scene(self, files: SceneFiles, every_pair: bool) -> dict[str, NDArray[np.generic]]:
         geometries, bad, _ = read_all(files.clouds.values(), self.skip_bad)
         clouds = {n: g.points for n, g in zip(files.clouds, geometries, strict=True) if g is not None}
         listed = self._listed(files)

@@ -47,9 +47,9 @@ class IclNuimPairs(PosedScans):
                 f"{trajectory}: names fewer than two frames of {trajectory.parent / 'depth'}; copy both again"
             )
         name = f"icl_nuim_pairs near {self.near} skip_bad {self.skip_bad}"
-        return load_or_compute(name, [trajectory, *files.values()], lambda: self._read(files, poses))
+        return load_or_compute(name, [trajectory, *files.values()], lambda: self._read_frames(files, poses))
 
-    def _read(self, files: dict[int, Path], poses: dict[int, Matrix]) -> Arrays:
+    def _read_frames(self, files: dict[int, Path], poses: dict[int, Matrix]) -> Arrays:
         geometries, errors, _ = read_all(files.values(), self.skip_bad, reader=read_depth)
         clouds = {n: subsample(g, n) for n, g in zip(files, geometries, strict=True) if g is not None}
         return posed_scans(

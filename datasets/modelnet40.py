@@ -89,7 +89,7 @@ class ModelNet40(DataSet):
         return (LAYOUTS["points" if self.layout == "any" else self.layout],)
 
     @cached_property
-    def folder(self) -> Path:
+    def data_folder(self) -> Path:
         """Folder of points or of meshes on disk."""
         root = self.root or Path("data")
         for archive in LAYOUTS.values() if self.layout == "any" else self.archives:
@@ -101,7 +101,7 @@ class ModelNet40(DataSet):
     @property
     def is_points(self) -> bool:
         """Whether objects are fixed points (HDF5) rather than meshes."""
-        return self.folder.name == POINTS_FOLDER
+        return self.data_folder.name == POINTS_FOLDER
 
     @property
     def fixed_points(self) -> int | None:  # type: ignore[override]
@@ -126,7 +126,7 @@ class ModelNet40(DataSet):
         """
         if not self.is_points:
             return {}
-        files = sorted(_listed_files(self.folder, split))
+        files = sorted(_listed_files(self.data_folder, split))
         sums = load_or_compute("modelnet40 SHA-256", files, lambda: {"sha256": _sha256(files)})["sha256"]
         shapes, points, _ = self._load_points(split)["data"].shape
         return {"split": split, "shapes": shapes, "points": points, "sha256": bytes(sums).hex()}
@@ -154,7 +154,7 @@ class ModelNet40(DataSet):
     def _load_points(self, split: str) -> Arrays:
         """Return `data` (n, P, 3) float32 and `label` (n,), mapped from the cache."""
         if split not in self._points:
-            files = list(_listed_files(self.folder, split))
+            files = list(_listed_files(self.data_folder, split))
             self._points[split] = load_or_compute("modelnet40", files, lambda: _read_split(files))
         return self._points[split]
 
@@ -179,10 +179,10 @@ class ModelNet40(DataSet):
             meshes = [
                 (file, label)
                 for label, category in enumerate(self.categories)
-                for file in visible((self.folder / category / split).glob("*.off"), self.folder)
+                for file in visible((self.data_folder / category / split).glob("*.off"), self.data_folder)
             ]
             if not meshes:
-                raise InputError(f"{self.folder}: no <category>/{split}/*.off below it; {self.where}")
+                raise InputError(f"{self.data_folder}: no <category>/{split}/*.off below it; {self.where}")
             self._meshes[split] = meshes
         return self._meshes[split]
 

@@ -212,7 +212,10 @@ def rotate(R: Matrix, points: NDArray[Any]) -> NDArray[np.float64]:
     array([[0., 1., 0.]])
     """
     x, y, z = np.ascontiguousarray(points.T)
-    return np.stack([row[0] * x + row[1] * y + row[2] * z for row in R], axis=1)
+    rotated = np.empty((len(x), 3))
+    for axis, row in enumerate(R):
+        rotated[:, axis] = row[0] * x + row[1] * y + row[2] * z
+    return rotated
 
 
 def inverse(T: Matrix) -> Matrix:

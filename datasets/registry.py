@@ -105,7 +105,7 @@ class DataSetSpec:
             InputError: see `DataRegistry.spec`.
         """
         spec = specs.parse(self.text)
-        dataset = specs.build(self.entry.cls, spec, {"root": self.registry.root}, "data set")
+        dataset = specs.instantiate(self.entry.cls, spec, {"root": self.registry.root}, "data set")
         dataset.name = spec.name
         return dataset
 

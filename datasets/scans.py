@@ -121,11 +121,11 @@ class PosedScans(PairSet):
         """Arrays of every group by its name (see `posed_scans`)."""
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._pair_rows)
 
     def pair(self, row: int) -> Pair:
         """Return two scans of a group, each in its own frame."""
-        group, k = self._rows[row]
+        group, k = self._pair_rows[row]
         arrays = self.groups[group]
         target, source = arrays["pairs"][k]
         T = portable.product(inverse(arrays["poses"][target]), arrays["poses"][source])
@@ -139,7 +139,7 @@ class PosedScans(PairSet):
         return skipped_remark([str(b) for arrays in self.groups.values() for b in arrays["bad"]])
 
     @cached_property
-    def _rows(self) -> list[tuple[str, int]]:
+    def _pair_rows(self) -> list[tuple[str, int]]:
         rows = [
             (name, int(k))
             for name, arrays in self.groups.items()

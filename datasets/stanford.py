@@ -58,9 +58,9 @@ class Stanford(PosedScans):
             )
         name = f"stanford near {self.near} skip_bad {self.skip_bad} lost {' '.join(missing)}"
         absent = {"lost": np.array(missing, dtype=np.str_)}
-        return load_or_compute(name, [conf, *present], lambda: self._read(present) | absent)
+        return load_or_compute(name, [conf, *present], lambda: self._read_scans(present) | absent)
 
-    def _read(self, poses: dict[Path, Matrix]) -> Arrays:
+    def _read_scans(self, poses: dict[Path, Matrix]) -> Arrays:
         geometries, errors, _ = read_all(poses, self.skip_bad)
         scans = {file: g.points for file, g in zip(poses, geometries, strict=True) if g is not None}
         world = np.concatenate([move(poses[file], points) for file, points in scans.items()])

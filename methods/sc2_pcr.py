@@ -30,6 +30,8 @@ class Sets(NamedTuple):
     narrow: int
 
 
+SETS = Sets(0.1, 30, 20)
+"""Sizes of the sets unless given."""
 VERIFIED = Sets(1.0, 12, 8)
 """Sizes where poses are verified on all points: small sets are right with fewer right matches, and wrong poses are rejected."""
 MOST_SEEDS = 1000
@@ -44,20 +46,21 @@ class Sc2Pcr(CompatibleMatchesMethod):
     correct matches better.
 
     Parameters:
-        seeds: share of the matches around which poses are fitted.
-        wide, narrow: matches kept around a seed by the compatibility with all matches, then by that within those kept.
-            The three have no effect with learned features of partial scans, which have more and smaller sets.
+        seeds: share of the matches around which poses are fitted; None: .1, or 1 where poses are verified on all points.
+        wide, narrow: matches kept around a seed by the compatibility with all matches, then by that within those kept;
+            None: 30 and 20, or 12 and 8 where poses are verified.
     """
 
     search = {"seeds": (0.05, 0.1, 0.2), "wide": (20, 30, 50)}
 
-    seeds: float = 0.1
-    wide: int = 30
-    narrow: int = 20
+    seeds: float | None = None
+    wide: int | None = None
+    narrow: int | None = None
 
     def hypotheses(self, p: Points, q: Points, tolerance: float) -> Hypotheses:
         """Return a pose for each seed of matches p to q (K, 3)."""
-        sets = VERIFIED if self.verifies else Sets(self.seeds, self.wide, self.narrow)
+        given = {name: value for name in Sets._fields if (value := getattr(self, name)) is not None}
+        sets = (VERIFIED if self.verifies else SETS)._replace(**given)
         difference = length_differences(p, q)
         hard = (difference < tolerance).astype(np.float32)
         soft = soft_compatibility(difference, tolerance)

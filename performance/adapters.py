@@ -65,20 +65,20 @@ def _matches(pair: UnitPair) -> tuple[list[Any], NDArray[np.int32]]:
 def _bare_fgr(method: Method, pair: UnitPair) -> Call:
     register = open3d().pipelines.registration.registration_fgr_based_on_correspondence
 
-    def call() -> object:
+    def run_open3d() -> object:
         clouds, index_pairs = _matches(pair)
         return register(*clouds, pairs(index_pairs), method.option(method.object_distance))
 
-    return call
+    return run_open3d
 
 
 def _bare_teaser(method: Method, pair: UnitPair) -> Call:
-    def call() -> object:
+    def run_open3d() -> object:
         index_pairs = _matches(pair)[1][: method.limit]
         p, q = pair.source[index_pairs[:, 0]], pair.target[index_pairs[:, 1]]
         return teaser.solve(p, q, method.object_distance, method.clique_seconds)
 
-    return call
+    return run_open3d
 
 
 def _bare_cpd(method: Method, pair: UnitPair) -> Call:

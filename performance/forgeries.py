@@ -2,13 +2,15 @@
 
     python -m performance.forgeries [TIMES]
 
-One run is made; each forgery changes a copy of it, writes CSVs and `run.json` again, so that they agree with the forged
-database, and verifies the result with every outcome solved again. Print each kind with the number of runs refused.
+One run is made. Each forgery changes a copy of it, in most kinds the database, from which CSVs and `run.json` are then written
+again, so that all agree. The result is verified; if nothing else refuses it, every outcome is solved again. Print each kind
+with the number of runs that were refused, or verified except for the forged method.
 """
 
 from __future__ import annotations
 
 import contextlib
+import csv
 import json
 import os
 import random
@@ -17,8 +19,10 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,21 +35,26 @@ from common.files import write_atomically
 from datasets.problems import problem_set_sha256
 from performance.kills import ROOT, WITHOUT_REPORT
 
-COMMAND = "--methods pca random_pose oracle --datasets shapes40 --conditions noisy resampled --points 64 --problems 4"
+METHODS = "--methods pca random_pose oracle"
+COMMAND = "--datasets shapes40 --conditions noisy resampled --points 64 --problems 4"
 FLAGS = "--timing-rounds 0 --jobs 1"
-Forgery = Callable[[sqlite3.Connection, random.Random], None]
+REFUSED, OPEN, VERIFIED = "refused", "method open", "verified"
+ENOUGH_S = 1e3
+"""Budget with which every outcome is solved again."""
+Forgery = Callable[[Any, random.Random], None]
+"""Changes an open database, or a folder if it is one of `EDITS`."""
 
 
 def _row(db: sqlite3.Connection, draw: random.Random, where: str = "1") -> tuple[str, str]:
     """Return method and problem of a random outcome of the accuracy phase."""
-    rows = db.execute(f"SELECT method, problem FROM outcomes WHERE phase = 'accuracy' AND {where} ORDER BY 1, 2")
+    rows = db.execute(f"SELECT method, problem FROM outcomes WHERE phase = 'accuracy' AND ({where}) ORDER BY 1, 2")
     method, problem = draw.choice(rows.fetchall())
     return method, problem
 
 
-def improve_pose(db: sqlite3.Connection, draw: random.Random) -> None:
+def improve_pose(db: sqlite3.Connection, draw: random.Random, methods: Sequence[str] = ("pca", "random_pose")) -> None:
     """Replace the pose of a method by the true one."""
-    method, problem = _row(db, draw, "method IN ('pca', 'random_pose')")
+    method, problem = _row(db, draw, " OR ".join(f"method = '{name}'" for name in methods))
     truth = db.execute("SELECT truth FROM problems WHERE problem = ?", (problem,)).fetchone()[0]
     db.execute("UPDATE outcomes SET pose = ?, status = 'ok' WHERE method = ? AND problem = ?", (truth, method, problem))
 
@@ -157,9 +166,7 @@ def rename_method(db: sqlite3.Connection, draw: random.Random) -> None:
 
 def add_method(db: sqlite3.Connection, draw: random.Random) -> None:
     """Add outcomes of a method that was never run."""
-    columns = [row[1] for row in db.execute("PRAGMA table_info(outcomes)")]
-    rest = ", ".join(name for name in columns if name != "method")
-    db.execute(f"INSERT INTO outcomes (method, {rest}) SELECT 'ours', {rest} FROM outcomes WHERE method = 'oracle'")
+    _copy_outcomes(db, "method", "'ours'", "method = 'oracle'")
 
 
 def turn_no_solution(db: sqlite3.Connection, draw: random.Random) -> None:
@@ -167,6 +174,111 @@ def turn_no_solution(db: sqlite3.Connection, draw: random.Random) -> None:
     method, problem = _row(db, draw, "method = 'random_pose'")
     sql = "UPDATE outcomes SET status = 'no_solution', pose = NULL WHERE method = ? AND problem = ?"
     db.execute(sql, (method, problem))
+
+
+def duplicate_outcomes(db: sqlite3.Connection, draw: random.Random) -> None:
+    """Repeat an outcome, so that it counts twice."""
+    method, problem = _row(db, draw)
+    _copy_outcomes(db, "repeat", "1", f"method = '{method}' AND problem = '{problem}'")
+
+
+def pick_seed(db: sqlite3.Connection, draw: random.Random) -> None:
+    """Replace the pose of a random method by the one of another call, as if the best of several seeds were kept."""
+    _, problem = _row(db, draw, "method = 'random_pose'")
+    other = "SELECT pose FROM outcomes WHERE method = 'random_pose' AND problem != ? AND phase = 'accuracy' LIMIT 1"
+    db.execute(f"UPDATE outcomes SET pose = ({other}) WHERE method = 'random_pose' AND problem = ?", (problem, problem))
+
+
+def claim_seed(db: sqlite3.Connection, draw: random.Random) -> None:
+    """Claim that the run had another seed."""
+    seed = draw.randint(1, 99)
+    db.execute("UPDATE outcomes SET seed = ?", (seed,))
+    _edit_run(db, lambda run: run["config"].update(seed=seed))
+
+
+def choose_problem(db: sqlite3.Connection, draw: random.Random) -> None:
+    """Replace a problem by another one of its condition, with all outcomes on it: the easy one is then there twice."""
+    _, problem = _row(db, draw)
+    group = f"{problem.rsplit('/', 1)[0]}/%"
+    query = "SELECT problem FROM problems WHERE problem LIKE ? AND problem != ? ORDER BY 1"
+    easy = draw.choice(db.execute(query, (group, problem)).fetchall())[0]
+    for table in ("problems", "outcomes"):
+        names = [row[1] for row in db.execute(f"PRAGMA table_info({table})") if row[1] != "problem"]
+        db.execute(f"DELETE FROM {table} WHERE problem = ?", (problem,))
+        rest = ", ".join(names)
+        db.execute(
+            f"INSERT INTO {table} (problem, {rest}) SELECT ?, {rest} FROM {table} WHERE problem = ?", (problem, easy)
+        )
+
+
+def drop_condition(db: sqlite3.Connection, draw: random.Random) -> None:
+    """Remove a condition on which a method is bad, but not from the configuration."""
+    _, problem = _row(db, draw)
+    name = problem.split("/")[1]
+    for table in ("problems", "outcomes"):
+        db.execute(f"DELETE FROM {table} WHERE condition = ?", (name,))
+
+
+def swap_weights(db: sqlite3.Connection, draw: random.Random) -> None:
+    """Claim the SHA-256 of other weights."""
+
+    def edit(run: dict[str, dict[str, dict[str, str]]]) -> None:
+        facts = run["setup"].setdefault("pca on shapes40", {})
+        facts["sha256"] = f"{draw.getrandbits(256):064x}"
+
+    _edit_run(db, edit)
+
+
+def edit_summary(folder: Path, draw: random.Random) -> None:
+    """Raise a recall in `summary.csv` alone."""
+    _edit_csv(folder / "summary.csv", draw, "recall", "0.99")
+
+
+def edit_trial(folder: Path, draw: random.Random) -> None:
+    """Reduce an error in `trials.csv` alone."""
+    _edit_csv(folder / "trials.csv", draw, "rmse", "0.01")
+
+
+def edit_time(folder: Path, draw: random.Random) -> None:
+    """Reduce a time in `timing.csv` alone."""
+    _edit_csv(folder / "timing.csv", draw, "time_ms_median", "0.01")
+
+
+def remove_row(folder: Path, draw: random.Random) -> None:
+    """Remove a row of `trials.csv` alone."""
+    head, *rows = (folder / "trials.csv").read_text().splitlines(keepends=True)
+    rows.remove(draw.choice(rows))
+    (folder / "trials.csv").write_text("".join([head, *rows]))
+
+
+def duplicate_row(folder: Path, draw: random.Random) -> None:
+    """Repeat a row of `poses.csv` alone."""
+    head, *rows = (folder / "poses.csv").read_text().splitlines(keepends=True)
+    (folder / "poses.csv").write_text("".join([head, *rows, draw.choice(rows)]))
+
+
+def edit_facts(folder: Path, draw: random.Random) -> None:
+    """Claim another command in `run.json` alone."""
+    facts = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(facts | {"command": f"bench.py --seed {draw.randint(1, 99)}"}))
+
+
+def claim_processor(db: sqlite3.Connection, draw: random.Random) -> None:
+    """Replace a pose by the true one, and claim another processor, whose arithmetic would explain the difference."""
+    improve_pose(db, draw)
+    _edit_run(db, lambda run: run["environment"].update(cpu="another"))
+
+
+def own_method(db: sqlite3.Connection, draw: random.Random) -> None:
+    """Give the poses of a method to one that exists nowhere, with the true one among them."""
+    improve_pose(db, draw, ("random_pose",))
+    db.execute("UPDATE outcomes SET method = 'ours' WHERE method = 'random_pose'")
+
+    def edit(run: dict[str, Any]) -> None:
+        run["methods"]["ours"] = run["methods"].pop("random_pose")
+        run["config"]["methods"] = [name.replace("random_pose", "ours") for name in run["config"]["methods"]]
+
+    _edit_run(db, edit)
 
 
 def scale_time(db: sqlite3.Connection, draw: random.Random) -> None:
@@ -178,13 +290,35 @@ def scale_time(db: sqlite3.Connection, draw: random.Random) -> None:
 FORGERIES: tuple[Forgery, ...] = (
     *(improve_pose, blend_pose, swap_truth, remove_outcome, remove_method, skip_outcome, remove_problem),
     *(claim_other_clouds, move_evaluation_points, declare_symmetry, change_category, change_angle, change_hash),
-    *(change_problem_set, change_seed, rename_method, add_method, turn_no_solution),
+    *(change_problem_set, change_seed, rename_method, add_method, turn_no_solution, duplicate_outcomes, pick_seed),
+    *(claim_seed, choose_problem, drop_condition, swap_weights),
 )
-"""Forgeries that must be refused."""
+"""Forgeries of the database that must be refused."""
+EDITS: tuple[Forgery, ...] = (edit_summary, edit_trial, edit_time, remove_row, duplicate_row, edit_facts)
+"""Forgeries of a file that must be refused."""
+UNDECIDED: tuple[Forgery, ...] = (claim_processor, own_method)
+"""Forgeries after which a method stays unverified, because its poses cannot be solved again under its conditions."""
 UNSEEN: tuple[Forgery, ...] = (scale_time,)
 """Forgeries that no computation can see."""
-NEEDS_SOLVING = (improve_pose, blend_pose, rename_method, turn_no_solution)
+NEEDS_SOLVING = (improve_pose, blend_pose, rename_method, turn_no_solution, pick_seed, swap_weights)
 """Forgeries that only solving again reveals."""
+
+
+def _copy_outcomes(db: sqlite3.Connection, column: str, value: str, where: str) -> None:
+    """Insert outcomes again with another value in a column."""
+    names = [row[1] for row in db.execute("PRAGMA table_info(outcomes)") if row[1] != column]
+    rest = ", ".join(names)
+    db.execute(f"INSERT INTO outcomes ({column}, {rest}) SELECT {value}, {rest} FROM outcomes WHERE {where}")
+
+
+def _edit_csv(path: Path, draw: random.Random, column: str, value: str) -> None:
+    """Replace a value of a CSV, in a random row that has one."""
+    with path.open(newline="") as file:
+        head, *rows = csv.reader(file)
+    at = head.index(column)
+    draw.choice([row for row in rows if row[at]])[at] = value
+    with path.open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([head, *rows])
 
 
 def _edit_run(db: sqlite3.Connection, edit: Callable[..., None], rehash: bool = True) -> None:
@@ -197,18 +331,22 @@ def _edit_run(db: sqlite3.Connection, edit: Callable[..., None], rehash: bool = 
     db.execute("UPDATE meta SET value = ? WHERE key = 'run'", (json.dumps(run),))
 
 
-def make_run(folder: Path) -> Path:
+def make_run(folder: Path, methods: str = METHODS) -> Path:
     """Run the benchmark in a folder, without a report, and return the folder of the run."""
-    command_line = [sys.executable, "-c", WITHOUT_REPORT, *COMMAND.split(), *FLAGS.split(), "--out", "honest"]
+    flags = f"{methods} {COMMAND} {FLAGS}".split()
+    command_line = [sys.executable, "-c", WITHOUT_REPORT, *flags, "--out", "honest"]
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     subprocess.run(command_line, cwd=folder, env=env, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return folder / "results" / "honest"
 
 
 def forge(honest: Path, folder: Path, forgery: Forgery, draw: random.Random) -> Path:
-    """Copy a run, forge its database, and write problem sets, CSVs and `run.json` that agree with it."""
+    """Copy a run and forge it; after a change of its database, write problem sets, CSVs and `run.json` that agree with it."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(honest, folder)
+    if forgery in EDITS:
+        forgery(folder, draw)
+        return folder
     with contextlib.closing(sqlite3.connect(folder / "record.sqlite")) as db, db:
         forgery(db, draw)
         if forgery is not change_problem_set:
@@ -231,26 +369,36 @@ def write_files(folder: Path) -> None:
     write_atomically(folder / "run.json", json.dumps(loaded.run, indent=2, ensure_ascii=False) + "\n")
 
 
-def refusals(folder: Path, budget_s: float) -> list[str]:
-    """Return the names of the checks that refuse a run; outcomes are solved again if there is time."""
-    findings = verify.verify(verify.VerifyRequest(folder, Catalog.of(), budget_s, seed=0))
-    return [finding.check for finding in findings if finding.verdict is verify.Verdict.REFUSED]
+def findings_of(folder: Path, budget_s: float) -> list[verify.Finding]:
+    """Return the findings on a run; outcomes are solved again if there is time."""
+    return verify.verify(verify.VerifyRequest(folder, Catalog.of(), budget_s, seed=0))
+
+
+def outcome_of(folder: Path) -> str:
+    """Return `refused`, `method open` if the poses of a method stay unverified, or `verified`; solve again only if needed."""
+    for budget_s in (0, ENOUGH_S):
+        findings = findings_of(folder, budget_s)
+        if any(finding.verdict is verify.Verdict.REFUSED for finding in findings):
+            return REFUSED
+    return OPEN if any(finding.check == verify.NOT_SOLVED for finding in findings) else VERIFIED
 
 
 def run(times: int) -> None:
-    """Print each kind of forgery with the number of forged runs and of those refused."""
+    """Print each kind of forgery with the number of forged runs and what became of them."""
     draw = random.Random(0)
     with tempfile.TemporaryDirectory() as place:
-        honest = make_run(Path(place))
-        print(f"honest run refused by: {refusals(honest, 1e3) or 'nothing'}")
-        counts = {forgery: [0, 0] for forgery in (*FORGERIES, *UNSEEN)}
+        honest = make_run(Path(place), f"{METHODS} deepgmr")
+        print(f"honest run: {outcome_of(honest)}", flush=True)
+        kinds = [*FORGERIES, *EDITS, *UNDECIDED, *UNSEEN]
+        counts = {forgery: Counter[str]() for forgery in kinds}
         for number in range(times):
-            forgery = list(counts)[number % len(counts)]
-            folder = forge(honest, Path(place) / "forged", forgery, draw)
-            counts[forgery][0] += 1
-            counts[forgery][1] += bool(refusals(folder, 1e3))
-    for forgery, (made, refused) in counts.items():
-        print(f"{forgery.__name__:24} {refused:3} of {made:3} refused")
+            forgery = kinds[number % len(kinds)]
+            counts[forgery][outcome_of(forge(honest, Path(place) / "forged", forgery, draw))] += 1
+    for forgery, found in counts.items():
+        print(f"{forgery.__name__:24} " + ", ".join(f"{count} {what}" for what, count in found.items()))
+    whole = sum(counts.values(), Counter[str]())
+    print(f"{times} forged runs: " + ", ".join(f"{count} {what}" for what, count in whole.items()))
+    print(f"{sum(os.times()[:4]):.0f} s of processor time")
 
 
 if __name__ == "__main__":

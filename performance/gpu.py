@@ -83,7 +83,7 @@ def ready(name: str, device: str) -> Method:
     return method
 
 
-def timed(setting: Setting, call: Callable[[], object], pause_s: float = 0.0) -> dict[str, float]:
+def call_times(setting: Setting, call: Callable[[], object], pause_s: float = 0.0) -> dict[str, float]:
     """Return median, least and 95 % quantile in ms of a call after a first one, each after a pause."""
     call()
     times = []
@@ -99,31 +99,31 @@ def timed(setting: Setting, call: Callable[[], object], pause_s: float = 0.0) ->
 
 def facts(setting: Setting) -> dict[str, Any]:
     """Return what identifies device and torch."""
-    found: dict[str, Any] = {"device": setting.device, "torch": torch.__version__, **identity(setting.device)}
+    result: dict[str, Any] = {"device": setting.device, "torch": torch.__version__, **identity(setting.device)}
     if is_gpu(setting.device):
         properties = torch.cuda.get_device_properties(setting.device)
-        found |= {"capability": f"{properties.major}.{properties.minor}", "GB": properties.total_memory / 2**30}
+        result |= {"capability": f"{properties.major}.{properties.minor}", "GB": properties.total_memory / 2**30}
         method = ready("deepgmr", setting.device)
-        found |= {name: method.scratch.notes[name] for name in ("features", "precision")}
-    return found
+        result |= {name: method.scratch.notes[name] for name in ("features", "precision")}
+    return result
 
 
 def parity(setting: Setting) -> dict[str, float]:
     """Return the largest difference of an element of a pose from that of the CPU by method and points."""
-    found = {}
+    differences = {}
     for name in METHODS:
         exact = f"{name}[precision=float32]" if name.startswith("deepgmr") else name
         on_cpu, on_device = ready(exact, "cpu"), ready(exact, setting.device)
         for points in setting.points:
             pair = problems(points)[0]
             poses = [method.register(pair.source, pair.target) for method in (on_cpu, on_device)]
-            found[f"{name} {points}"] = float(np.abs(poses[0] - poses[1]).max())
-    return found
+            differences[f"{name} {points}"] = float(np.abs(poses[0] - poses[1]).max())
+    return differences
 
 
 def waits(setting: Setting) -> dict[str, int]:
     """Return how often torch reports that the host waits during one call, by method; 0 on the CPU."""
-    found = {}
+    counts = {}
     for name in METHODS:
         method, pair = ready(name, setting.device), problems(setting.points[0])[0]
         method.register(pair.source, pair.target)
@@ -136,16 +136,16 @@ def waits(setting: Setting) -> dict[str, int]:
             finally:
                 if is_gpu(setting.device):
                     torch.cuda.set_sync_debug_mode("default")
-        found[name] = sum("synchroniz" in str(warning.message) for warning in seen)
-    return found
+        counts[name] = sum("synchroniz" in str(warning.message) for warning in seen)
+    return counts
 
 
 def kernels(setting: Setting) -> dict[str, Any]:
-    """Return the number of kernels of one call of DeepGMR, and names, µs and counts of the longest, by points."""
+    """Return number and µs of the kernels of one call of DeepGMR, and names, µs and counts of the longest, by points."""
     from torch.profiler import ProfilerActivity, profile
 
     on_gpu = is_gpu(setting.device)
-    found = {}
+    result = {}
     for points in setting.points:
         method, pair = ready("deepgmr", setting.device), problems(points)[0]
         method.register(pair.source, pair.target)
@@ -154,14 +154,18 @@ def kernels(setting: Setting) -> dict[str, Any]:
             setting.wait()
         events = profiler.key_averages()
         taken = [(e.key[:80], e.self_device_time_total if on_gpu else e.self_cpu_time_total, e.count) for e in events]
-        launched = sum(e.count for e in events if on_gpu and str(e.device_type).endswith("CUDA"))
-        found[str(points)] = {"kernels": launched, "longest": sorted(taken, key=lambda e: -e[1])[:TOP_KERNELS]}
-    return found
+        own = [e for e in events if on_gpu and str(e.device_type).endswith("CUDA")]
+        result[str(points)] = {
+            "kernels": sum(e.count for e in own),
+            "µs of kernels": sum(e.self_device_time_total for e in own),
+            "longest": sorted(taken, key=lambda e: -e[1])[:TOP_KERNELS],
+        }
+    return result
 
 
 def latency(setting: Setting) -> dict[str, Any]:
     """Return the times of one pair, busy and idle, by method and points, and the pairs per second of batches of DeepGMR."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name in METHODS if is_gpu(setting.device) else METHODS[:1]:
         method = ready(name, setting.device)
         for points in setting.points:
@@ -170,19 +174,19 @@ def latency(setting: Setting) -> dict[str, Any]:
             def call(method: Method = method, pair: Problem = pair) -> object:
                 return method.register(pair.source, pair.target)
 
-            found[f"{name} {points}"] = {"busy": timed(setting, call), "idle": timed(setting, call, PAUSE_S)}
+            result[f"{name} {points}"] = {"busy": call_times(setting, call), "idle": call_times(setting, call, PAUSE_S)}
     count = BATCH if is_gpu(setting.device) else 2
     method, batch = ready("deepgmr", setting.device), problems(min(BATCH_POINTS, setting.points[-1]), count)
     sources, targets = [p.source for p in batch], [p.target for p in batch]
-    took = timed(setting, lambda: method.register_batch(sources, targets))
-    return found | {"pairs per second": 1e3 * count / took["median"]}
+    took = call_times(setting, lambda: method.register_batch(sources, targets))
+    return result | {"pairs per second": 1e3 * count / took["median"]}
 
 
 def products(setting: Setting) -> dict[str, float]:
     """Return the ms of the matrix products of DeepGMR's network alone, one pair, by points."""
     backbone: Any = ready("deepgmr[precision=bfloat16]", setting.device).state["net"].backbone
     weights = [layer.weight for layer in backbone.modules() if isinstance(layer, FoldedLayer)]
-    found = {}
+    result = {}
     for points in setting.points:
         inputs = [torch.zeros(2 * points, w.shape[1], dtype=w.dtype, device=w.device) for w in weights]
 
@@ -190,8 +194,8 @@ def products(setting: Setting) -> dict[str, float]:
             for x, weight in zip(inputs, weights, strict=True):
                 torch.nn.functional.linear(x, weight)
 
-        found[str(points)] = timed(setting, multiply)["median"]
-    return found
+        result[str(points)] = call_times(setting, multiply)["median"]
+    return result
 
 
 def training(setting: Setting) -> dict[str, float]:
@@ -199,11 +203,11 @@ def training(setting: Setting) -> dict[str, float]:
     count, points = (BATCH, BATCH_POINTS) if is_gpu(setting.device) else (2, 64)
     settings = Settings("deepgmr", batch=count, points=(points,), device=setting.device)
     trainer, objects = Trainer(settings), DataRegistry.at().spec("shapes40").objects()
-    made = generate(Part(objects, held_out=False), settings, points, 0, count)
-    batch = collate(trainer.network, made, setting.device)
+    drawn = generate(Part(objects, held_out=False), settings, points, 0, count)
+    batch = collate(trainer.network, drawn, setting.device)
     return {
-        "preparation": timed(setting, lambda: collate(trainer.network, made, setting.device))["median"],
-        "step": timed(setting, lambda: trainer.step(batch))["median"],
+        "preparation": call_times(setting, lambda: collate(trainer.network, drawn, setting.device))["median"],
+        "step": call_times(setting, lambda: trainer.step(batch))["median"],
         "loss": trainer.recent,
     }
 
@@ -234,12 +238,12 @@ def harness(setting: Setting) -> dict[str, Any]:
             [*command, "--timing-rounds", "2", "--out", "gpu"], cwd=folder, capture_output=True, text=True, check=False
         )
         run = Path(folder) / "results" / "gpu"
-        table = (run / "timing.csv").read_text().splitlines() if done.returncode == 0 else []
-        gpu = json.loads((run / "run.json").read_text())["environment"].get("gpu", {}) if table else {}
+        latency_table = (run / "timing.csv").read_text().splitlines() if done.returncode == 0 else []
+        gpu = json.loads((run / "run.json").read_text())["environment"].get("gpu", {}) if latency_table else {}
     return {
         "exit code": done.returncode,
         "last lines": (done.stdout + done.stderr).splitlines()[-5:],
-        "timing": table,
+        "timing": latency_table,
         "gpu": gpu,
     }
 
@@ -249,33 +253,33 @@ PARTS: dict[str, Callable[[Setting], dict[str, Any]]] = {
 }
 
 
-def measure(setting: Setting, parts: list[str]) -> tuple[dict[str, Any], list[str]]:
+def run_parts(setting: Setting, parts: list[str]) -> tuple[dict[str, Any], list[str]]:
     """Return the results of the parts with the seconds of each, and what failed; a part that fails does not end the others."""
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     faults = []
     for name in parts:
         begin = time.monotonic()
         try:
-            found[name] = PARTS[name](setting)
+            results[name] = PARTS[name](setting)
         except Exception as error:
-            found[name] = {"fault": f"{type(error).__name__}: {error}".split("\n")[0]}
-            faults.append(f"{name}: {found[name]['fault']}")
-        found[name]["seconds"] = round(time.monotonic() - begin, 1)
-        print(f"{name}: {found[name]['seconds']} s", file=sys.stderr, flush=True)
-    return found, faults
+            results[name] = {"fault": f"{type(error).__name__}: {error}".split("\n")[0]}
+            faults.append(f"{name}: {results[name]['fault']}")
+        results[name]["seconds"] = round(time.monotonic() - begin, 1)
+        print(f"{name}: {results[name]['seconds']} s", file=sys.stderr, flush=True)
+    return results, faults
 
 
-def table(found: dict[str, Any]) -> str:
+def latency_table(results: dict[str, Any]) -> str:
     """Return a Markdown table of the latencies, with the products' time beside those of DeepGMR, and facts below it."""
     lines = ["| method and points | busy (ms) | idle (ms) | products alone (ms) |", "|---|---|---|---|"]
-    for name, times in found.get("latency", {}).items():
+    for name, times in results.get("latency", {}).items():
         if isinstance(times, dict):
             method, points = name.split()
-            alone = found.get("products", {}).get(points, np.nan) if method == "deepgmr" else np.nan
+            alone = results.get("products", {}).get(points, np.nan) if method == "deepgmr" else np.nan
             cells = [f"{value:.2f}" if np.isfinite(value) else "–" for value in (alone,)]
             busy, idle = (f"{times[state]['median']:.2f}" for state in ("busy", "idle"))
             lines.append(f"| `{method}`, {points} | {busy} | {idle} | {cells[0]} |")
-    known = {**found.get("facts", {}), "pairs per second": found.get("latency", {}).get("pairs per second")}
+    known = {**results.get("facts", {}), "pairs per second": results.get("latency", {}).get("pairs per second")}
     return "\n".join([*lines, "", ", ".join(f"{name} {value}" for name, value in known.items()) + "."]) + "\n"
 
 
@@ -288,11 +292,11 @@ def main() -> int:
     given = parser.parse_args()
     torch.set_num_threads(1)
     begin = time.monotonic()
-    found, faults = measure(Setting(given.device), given.parts)
+    results, faults = run_parts(Setting(given.device), given.parts)
     given.out.mkdir(parents=True, exist_ok=True)
-    (given.out / "gpu.json").write_text(json.dumps(found, indent=1, default=str) + "\n")
-    (given.out / "gpu.md").write_text(table(found))
-    print(table(found), *faults, f"{time.monotonic() - begin:.0f} s, {given.out / 'gpu.json'}", sep="\n")
+    (given.out / "gpu.json").write_text(json.dumps(results, indent=1, default=str) + "\n")
+    (given.out / "gpu.md").write_text(latency_table(results))
+    print(latency_table(results), *faults, f"{time.monotonic() - begin:.0f} s, {given.out / 'gpu.json'}", sep="\n")
     return int(bool(faults))
 
 

@@ -55,7 +55,7 @@ def start(times: int = 7) -> None:
         )
 
 
-def call(points: int = 1024, calls: int = 500) -> None:
+def call_overhead(points: int = 1024, calls: int = 500) -> None:
     """Print the overhead of a call."""
     cloud = np.random.default_rng(0).normal(size=(points, 3)).astype(np.float32)
     child = MethodProcess(MethodSetup(MethodRegistry().spec("identity"), "none"), Limits(10, 4))
@@ -152,7 +152,7 @@ def efficiency(name: str, arguments: str) -> None:
 
 PARTS: dict[str, Callable[[], None]] = {
     "start": start,
-    "call": call,
+    "call": call_overhead,
     "recording": recording,
     "dummy": lambda: efficiency("a method of 20 ms", DUMMY),
     "quick": lambda: efficiency("quick preset", "--methods all"),

@@ -38,7 +38,7 @@ LIVED_LIMIT_S = 5.0
 COMMAND = [sys.executable, "-c", WITHOUT_REPORT, *ASKED.split(), "--timing-rounds", "0", "--plugins", str(PLUGINS)]
 
 
-def start(folder: Path, name: str) -> subprocess.Popen[bytes]:
+def start_run(folder: Path, name: str) -> subprocess.Popen[bytes]:
     """Start the run as a user would, on two processes."""
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     env = os.environ | {"PYTHONPATH": str(ROOT), MARK: name}
@@ -63,12 +63,12 @@ def strike(process: subprocess.Popen[bytes], whom: str) -> None:
 
 def alive(name: str) -> list[int]:
     """Return the processes of a run, by the mark in their environment; not those that only wait to be reaped."""
-    found = []
+    ids = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if process.environ().get(MARK) == name and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process.pid)
-    return found
+                ids.append(process.pid)
+    return ids
 
 
 def outlived_s(name: str) -> float:
@@ -93,17 +93,17 @@ def main(times: int) -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         begun = time.monotonic()
-        start(folder, "whole").wait()
+        start_run(folder, "whole").wait()
         span = time.monotonic() - begun
         expected = trials(folder, "whole")
         for number in range(times):
-            process, whom = start(folder, f"r{number}"), random.choice(["driver", "worker", "both", "term"])
+            process, whom = start_run(folder, f"r{number}"), random.choice(["driver", "worker", "both", "term"])
             time.sleep(random.uniform(0.1, span))
             struck += process.poll() is None
             strike(process, whom)
             process.wait()
             lived.append(outlived_s(f"r{number}"))
-            while start(folder, f"r{number}").wait():
+            while start_run(folder, f"r{number}").wait():
                 lived.append(outlived_s(f"r{number}"))
             lived.append(outlived_s(f"r{number}"))
             same = trials(folder, f"r{number}") == expected

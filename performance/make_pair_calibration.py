@@ -8,7 +8,7 @@
 `collect` registers the pairs of the sets below by the methods below and stores the poses in CACHE, one JSON a pair; a second
 call continues. DATA holds the real data. `evidence` computes the evidence for the best pose of each pair; delete its files
 after a change of the evidence. `fit` writes `bench/pair/calibration.toml` from the sets for calibration. `test` prints
-calibration error, precision and recall of the grades on the others. No object, scan or fragment is in sets of both kinds.
+calibration error, precision and recall of the grades on the others. No object, scan or fragment is in sets for different uses.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from bench.pair.freedom import Freedom, Motion
 from bench.pair.grade import CONSENSUS, Calibration, Evidence, Feature, calibration, judge
 from bench.pair.register import Registration, defaults, register, select_methods
 from bench.pair.result import assess
+from common.keys import rng
 from common.kinds import DataKind
 from datasets.problems import Problem, ProblemKey, make_problem
 from datasets.registry import DataRegistry
@@ -57,11 +58,18 @@ SIGNS = {"rivals": -1, "residual": -1}
 """Signs of the weights, +1 for the other features: more evidence never makes a pose less probable."""
 PRECISION = 0.98
 """Least share of right poses among the calibration pairs called consensus, which determines the least probability."""
-NONE_BELOW = 0.1
+LEAST_CONSENSUS, NONE_BELOW = 0.9, 0.1
 BINS = 10
+PARTS = 3
+"""Random parts of the methods by which each pair is assessed, too: a user may name a few, and some may be unavailable."""
+SIMULATIONS = 2000
+"""Simulated sets of pairs for the calibration error of a perfect model."""
 LEAST_OVERLAP = 0.4
 FILE = Path(__file__).resolve().parents[1] / "bench" / "pair" / "calibration.toml"
 Array = NDArray[np.float64]
+
+
+FIT, TEST, OUTSIDE = "fit", "test", "outside"
 
 
 @dataclass(frozen=True)
@@ -71,14 +79,14 @@ class PairSource:
     Attributes:
         dataset, condition, split: as on the command line of `bench.py`.
         count: most pairs.
-        calibrates: whether the pairs are for calibration, or for the test.
+        use: FIT, TEST, or OUTSIDE for pairs of a kind for which the model does not hold, see docs/own-scans.md.
         chosen: pattern of the names of its pairs; empty for all.
     """
 
     dataset: str
     condition: str
     count: int
-    calibrates: bool
+    use: str
     split: str = "test"
     chosen: str = ""
 
@@ -86,17 +94,20 @@ class PairSource:
 KITCHEN, HOTEL = "7-scenes-redkitchen", "sun3d-hotel_umd-maryland_hotel3"
 LOW, HIGH = r"(\d|[12]\d)", r"([3-5]\d)"
 SETS = {
-    "objects": PairSource("shapes40", "resampled", 20, True, "train"),
-    "views": PairSource("shapes40", "partial", 60, True, "train"),
-    "kitchen_low": PairSource("fragments", "real", 100, True, chosen=rf"{KITCHEN}/{LOW}-{LOW}"),
-    "bunny": PairSource("stanford[min_overlap=0]", "real", 45, False),
-    "hotel": PairSource("fragments", "real", 30, False, chosen=rf"{HOTEL}/.*"),
-    "kitchen_high": PairSource("fragments", "real", 34, False, chosen=rf"{KITCHEN}/{HIGH}-{HIGH}"),
-    "views_test": PairSource("shapes40", "partial", 20, False, "test"),
+    "objects": PairSource("shapes40", "resampled", 20, FIT, "train"),
+    "rooms": PairSource("rooms[split=train,scenes=20]", "real", 33, FIT),
+    "kitchen_low": PairSource("fragments", "real", 33, FIT, chosen=rf"{KITCHEN}/{LOW}-{LOW}"),
+    "objects_test": PairSource("shapes40", "resampled", 20, TEST, "test"),
+    "bunny": PairSource("stanford[min_overlap=0]", "real", 15, TEST),
+    "range": PairSource("fragments[path=range_pairs]", "real", 8, TEST),
+    "hotel": PairSource("fragments", "real", 26, TEST, chosen=rf"{HOTEL}/.*"),
+    "kitchen_high": PairSource("fragments", "real", 33, TEST, chosen=rf"{KITCHEN}/{HIGH}-{HIGH}"),
+    "rooms_test": PairSource("rooms[scenes=10]", "real", 30, TEST),
+    "views": PairSource("shapes40", "partial", 20, OUTSIDE, "test"),
 }
 
 
-def problems(source: PairSource, registry: DataRegistry) -> Iterator[Problem]:
+def pairs_of(source: PairSource, registry: DataRegistry) -> Iterator[Problem]:
     """Yield the pairs of a set."""
     dataset = registry.spec(source.dataset).open()
     real, views_made = source.condition == "real", 0
@@ -121,7 +132,7 @@ def scans_of(problem: Problem, folder: Path) -> Scans:
 def collect(cache: Path, registry: DataRegistry, names: list[str]) -> None:
     """Register the pairs of all sets in turn, one of each, and store their poses."""
     processes: dict[DataKind, list[MethodProcess]] = {}
-    running = {name: problems(SETS[name], registry) for name in names}
+    running = {name: pairs_of(SETS[name], registry) for name in names}
     try:
         while running:
             for name, pairs in list(running.items()):
@@ -173,9 +184,14 @@ OPEN = Freedom((Motion(np.eye(3)[0], None),), 0.0, math.nan)
 
 @dataclass(frozen=True)
 class Row:
-    """Evidence for the best pose of a pair, and whether it is right: within `Scans.alike` of the true pose."""
+    """Evidence for the best pose of a pair, and whether it is right: within `Scans.alike` of the true pose.
+
+    `pair` is its number in the set. `whole` tells that all methods were used, not a part of them.
+    """
 
     set: str
+    pair: int
+    whole: bool
     overlap: float
     evidence: Evidence
     is_open: bool
@@ -191,12 +207,27 @@ def evaluate_all(cache: Path) -> None:
             continue
         scans = open_scans((folder / "source.npy", folder / "target.npy"), POINTS, 1.0)
         posed = [r for row in stored["methods"] if (r := _registration(row, registry)).pose is not None]
-        group, evidence = assess(scans, posed)[2:]
-        if group is None or evidence is None:
-            continue
-        is_right = _is_right(stored, posed[group.best].pose, scans)
-        row = Row(stored["set"], stored["tags"]["overlap"], evidence[0], bool(evidence[1].motions), is_right)
-        (folder / "evidence.json").write_text(json.dumps(asdict(row)))
+        number = int(folder.name)
+        parts = [posed, *_parts(posed, rng("pair calibration", stored["set"], number))]
+        results = {tuple(r.method for r in part): assess(scans, part) for part in parts if part}
+        rows = [
+            Row(
+                *(stored["set"], number, len(names) == len(posed), stored["tags"]["overlap"]),
+                *(evidence[0], bool(evidence[1].motions)),
+                _is_right(stored, next(r.pose for r in posed if r.method == names[group.best]), scans),
+            )
+            for names, (_, _, group, evidence) in results.items()
+            if group is not None and evidence is not None
+        ]
+        (folder / "evidence.json").write_text(json.dumps([asdict(row) for row in rows]))
+
+
+def _parts(posed: Sequence[Registration], draw: np.random.Generator) -> Iterator[list[Registration]]:
+    """Yield `PARTS` random parts of registrations, each with about half of the families."""
+    families = sorted({r.family for r in posed})
+    for _ in range(PARTS):
+        kept = {name for name, keep in zip(families, draw.random(len(families)) < 0.5, strict=True) if keep}
+        yield [r for r in posed if r.family in kept]
 
 
 def _registration(row: dict[str, Any], registry: MethodRegistry) -> Registration:
@@ -212,11 +243,11 @@ def _is_right(stored: dict[str, Any], pose: Any, scans: Scans) -> bool:
     return bool(error <= scans.alike)
 
 
-def rows_of(cache: Path, calibrates: bool) -> list[Row]:
-    """Read the evidence of the sets for calibration, or of the others."""
-    files = [file for name, s in SETS.items() if s.calibrates == calibrates for file in sorted(cache.glob(f"{name}/*"))]
+def rows_of(cache: Path, use: str) -> list[Row]:
+    """Read the evidence of the sets for a use."""
+    files = [file for name, s in SETS.items() if s.use == use for file in sorted(cache.glob(f"{name}/*"))]
     stored = [json.loads((f / "evidence.json").read_text()) for f in files if (f / "evidence.json").exists()]
-    return [Row(**{**row, "evidence": Evidence(**row["evidence"])}) for row in stored]
+    return [Row(**{**row, "evidence": Evidence(**row["evidence"])}) for rows in stored for row in rows]
 
 
 def design(rows: Sequence[Row]) -> tuple[list[str], Array, Array]:
@@ -245,22 +276,28 @@ def fit(rows: Sequence[Row], penalty: float) -> Calibration:
 
 
 def calibrate(rows: Sequence[Row]) -> Calibration:
-    """Fit with the penalty of the smallest leave-one-out loss, and choose the least probability of a consensus."""
+    """Fit with the penalty of the smallest loss over pairs left out, and choose the least probability of a consensus."""
 
     def loss(penalty: float) -> float:
         total = 0.0
-        for i, row in enumerate(rows):
-            p = fit([*rows[:i], *rows[i + 1 :]], penalty).probability(row.evidence)
+        for row in whole(rows):
+            others = [other for other in rows if (other.set, other.pair) != (row.set, row.pair)]
+            p = fit(others, penalty).probability(row.evidence)
             total -= math.log(p if row.right else 1 - p)
         return total
 
     model = fit(rows, min(PENALTIES, key=loss))
-    for least in np.arange(0.5, 1.0, 0.01):
+    for least in np.arange(LEAST_CONSENSUS, 1.0, 0.01):
         graded = replace(model, consensus=round(float(least), 2))
-        called = [row.right for row in rows if is_consensus(row, graded)]
+        called = [row.right for row in whole(rows) if is_consensus(row, graded)]
         if called and np.mean(called) >= PRECISION:
             return graded
     raise SystemExit("no probability gives the required precision; collect more pairs")
+
+
+def whole(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of all methods."""
+    return [row for row in rows if row.whole]
 
 
 def is_consensus(row: Row, model: Calibration) -> bool:
@@ -268,8 +305,9 @@ def is_consensus(row: Row, model: Calibration) -> bool:
     return judge(row.evidence, OPEN if row.is_open else CLOSED, model).name == CONSENSUS
 
 
-def write(model: Calibration, rows: Sequence[Row]) -> None:
+def write_model(model: Calibration, rows: Sequence[Row]) -> None:
     """Write the model as TOML, with the command and the numbers of pairs that it was fitted to."""
+    rows = whole(rows)
     counts = Counter(row.set for row in rows)
     lines = [
         "# Written by `python -m performance.make_pair_calibration fit CACHE`; do not edit.",
@@ -289,8 +327,20 @@ def calibration_error(probability: Array, right: Array) -> float:
     return float(sum(gaps) / len(right))
 
 
+def perfect_error(probability: Array) -> tuple[float, float]:
+    """Return mean and 95 % quantile of the calibration error of pairs that are right with exactly these probabilities (n,)."""
+    draw = rng("perfect calibration")
+    simulated = [draw.random(len(probability)) < probability for _ in range(SIMULATIONS)]
+    errors = [calibration_error(probability, right.astype(float)) for right in simulated]
+    return float(np.mean(errors)), float(np.quantile(errors, 0.95))
+
+
 def report(rows: Sequence[Row], model: Calibration) -> None:
-    """Print the calibration error and the precision and recall of the grade "consensus", per set and for all."""
+    """Print the calibration error and the precision and recall of the grade "consensus", per set and for all, and the bins.
+
+    The calibration error of few pairs is above 0 even for a perfect model, see `perfect_error`.
+    """
+    rows = whole(rows)
     for name in (*dict.fromkeys(row.set for row in rows), "all"):
         some = [row for row in rows if name in (row.set, "all")]
         p = np.array([model.probability(row.evidence) for row in some])
@@ -302,6 +352,12 @@ def report(rows: Sequence[Row], model: Calibration) -> None:
             f"consensus {agreed.sum():3}, right {(agreed & right).sum():3}  "
             f"right with overlap >= {LEAST_OVERLAP}: {known.sum():3}, consensus {(known & agreed).sum():3}"
         )
+    mean, high = perfect_error(p)
+    print(f"calibration error of a perfect model: mean {mean:.3f}, 95 % quantile {high:.3f}")
+    bins = np.minimum((p * BINS).astype(int), BINS - 1)
+    for b in np.unique(bins):
+        inside = bins == b
+        print(f"probability {p[inside].mean():.2f}  right {right[inside].mean():.2f}  pairs {inside.sum()}")
 
 
 def main(command: str, cache: str, *rest: str) -> None:
@@ -312,11 +368,12 @@ def main(command: str, cache: str, *rest: str) -> None:
     elif command == "evidence":
         evaluate_all(folder)
     elif command == "fit":
-        rows = rows_of(folder, calibrates=True)
-        write(model := calibrate(rows), rows)
+        rows = rows_of(folder, FIT)
+        write_model(model := calibrate(rows), rows)
         report(rows, model)
     elif command == "test":
-        report(rows_of(folder, calibrates=False), calibration())
+        for use in (TEST, OUTSIDE):
+            report(rows_of(folder, use), calibration())
     else:
         raise SystemExit(__doc__)
 

@@ -27,7 +27,9 @@ from performance.faults import Fault, faults_of
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "build" / "mutants.jsonl"
-PER_FILE, LEAST, WORKERS, TIMEOUT_S = 5, 0.9, 2, 300.0
+PER_FILE, LEAST, WORKERS = 5, 0.9, 2
+TIMEOUT_S, SLOWDOWN = 300.0, 4
+"""Least time after which tests count as endless, and how many times as long as without a fault they may take."""
 PRELOADED = ("numpy", "pandas", "scipy.stats", "scipy.spatial", "matplotlib.figure", "rich.table", "pytest", "torch")
 """Packages that are imported once, before the processes of the tests are forked."""
 EVALUATION, REPORT, EXECUTION = "tests/bench/evaluation", "tests/bench/report", "tests/bench/execution"
@@ -52,14 +54,18 @@ TESTS = {
         f"{DOCTESTS}[bench.evaluation.statistics]",
         STATED,
     ],
-    "bench/evaluation/aggregate.py": [f"{EVALUATION}/test_recomputed.py", f"{EVALUATION}/test_aggregate.py"],
+    "bench/evaluation/aggregate.py": [
+        f"{EVALUATION}/test_recomputed.py",
+        f"{EVALUATION}/test_aggregate.py",
+        f"{EVALUATION}/test_conventions.py",
+    ],
     "bench/evaluation/compare.py": [f"{EVALUATION}/test_compare.py", SHOWN],
     "bench/evaluation/conventions.py": [
         f"{EVALUATION}/test_conventions.py",
         f"{DOCTESTS}[bench.evaluation.conventions]",
     ],
     "bench/evaluation/clusters.py": [f"{EVALUATION}/test_clusters.py"],
-    "bench/evaluation/fit.py": [f"{EVALUATION}/test_fit.py"],
+    "bench/evaluation/fit.py": [f"{EVALUATION}/test_fit.py", STATED],
     "datasets/conditions.py": [*LAWS, "tests/datasets/test_visibility.py"],
     "datasets/problems.py": LAWS,
     "datasets/poses.py": [f"{DOCTESTS}[datasets.poses]", *LAWS],
@@ -104,12 +110,17 @@ class Result(NamedTuple):
 
 
 class Running(NamedTuple):
-    """A process that runs tests in a work folder."""
+    """A process that runs tests in a work folder, and the time after which they count as endless."""
 
     fault: Fault
     folder: Path
     start: float
     deadline: float
+
+
+def limit_of(fault: Fault, plain: dict[str, float]) -> float:
+    """Return the seconds after which the tests of a fault count as endless, from those that each takes without a fault."""
+    return max(TIMEOUT_S, SLOWDOWN * sum(plain.get(test, 0.0) for test in tests_of(fault)))
 
 
 def sample(number: int, per_file: int, only: str) -> list[Fault]:
@@ -146,10 +157,11 @@ def tests_of(fault: Fault) -> list[str]:
     return TESTS.get(fault.file, [fault.file])
 
 
-def run_all(faults: list[Fault]) -> Iterator[tuple[Fault, bool, float]]:
+def run_all(faults: list[Fault], plain: dict[str, float]) -> Iterator[tuple[Fault, bool, float]]:
     """Run the tests of each fault in a separate process, two at a time.
 
-    Yields faults in the order in which they end, whether a test failed, and the seconds.
+    `plain` has the seconds of each test without a fault. Yields faults in the order in which they end, whether a test failed or
+    did not end, and the seconds.
     """
     with tempfile.TemporaryDirectory() as place:
         folders = [Path(place) / str(number) for number in range(min(WORKERS, len(faults)))]
@@ -159,7 +171,8 @@ def run_all(faults: list[Fault]) -> Iterator[tuple[Fault, bool, float]]:
         try:
             while waiting or running:
                 while waiting and folders:
-                    process, pid = _start(waiting.popleft(), folders.pop())
+                    fault = waiting.popleft()
+                    process, pid = _start(fault, folders.pop(), limit_of(fault, plain))
                     running[pid] = process
                 ended = [(pid, caught) for pid in running if (caught := _end(pid, running[pid])) is not None]
                 for pid, caught in ended:
@@ -173,7 +186,7 @@ def run_all(faults: list[Fault]) -> Iterator[tuple[Fault, bool, float]]:
                 _kill(pid)
 
 
-def _start(fault: Fault, folder: Path) -> tuple[Running, int]:
+def _start(fault: Fault, folder: Path, limit_s: float) -> tuple[Running, int]:
     """Write a fault into a work folder and fork a process that runs its tests."""
     _write(folder, fault)
     now = time.monotonic()
@@ -184,7 +197,7 @@ def _start(fault: Fault, folder: Path) -> tuple[Running, int]:
             os._exit(_run_tests(folder, tests_of(fault)))
         finally:
             os._exit(99)
-    return Running(fault, folder, now, now + TIMEOUT_S), pid
+    return Running(fault, folder, now, now + limit_s), pid
 
 
 def _write(folder: Path, fault: Fault) -> None:
@@ -229,7 +242,9 @@ def _kill(pid: int) -> None:
     os.waitpid(pid, 0)
 
 
-def results_of(faults: list[Fault], known: dict[tuple[str, str], Result]) -> Iterator[Result]:
+def results_of(
+    faults: list[Fault], known: dict[tuple[str, str], Result], plain: dict[str, float] | None = None
+) -> Iterator[Result]:
     """Yield the results of faults: the known ones, and the others as they are computed, which are stored.
 
     A fault that was caught is known whatever its tests are now. Tests that failed without a fault are run again.
@@ -241,7 +256,7 @@ def results_of(faults: list[Fault], known: dict[tuple[str, str], Result]) -> Ite
     yield from (result._replace(fault=fault) for fault, result in old.items() if result)
     RESULTS.parent.mkdir(exist_ok=True)
     with RESULTS.open("a", encoding="utf-8") as file:
-        for fault, failed, seconds in run_all([fault for fault, result in old.items() if not result]):
+        for fault, failed, seconds in run_all([fault for fault, result in old.items() if not result], plain or {}):
             result = Result(fault, *keys[fault], failed, round(seconds, 1))
             file.write(json.dumps(result._asdict()) + "\n")
             file.flush()
@@ -283,16 +298,18 @@ def main() -> int:
     for name in PRELOADED:
         importlib.import_module(name)
     tests = dict.fromkeys(test for fault in faults for test in TESTS[fault.file])
-    plain = [without_fault(test) for test in tests]
-    for result in results_of(plain, known_results()):
+    plain: dict[str, float] = {}
+    for result in results_of([without_fault(test) for test in tests], known_results()):
         if result.caught:
             sys.exit(f"{result.fault.file} fails without a fault; run it")
+        plain[result.fault.file] = result.seconds
     results = []
-    for result in results_of(faults, known_results()):
+    for result in results_of(faults, known_results(), plain):
         results.append(result)
-        if not result.caught:
-            fault = result.fault
-            print(f"not caught: {fault.file}:{fault.line} {fault.kind}: {fault.before} -> {fault.after}", flush=True)
+        fault, endless = result.fault, result.caught and result.seconds >= limit_of(result.fault, plain)
+        if endless or not result.caught:
+            verdict = "does not end" if endless else "not caught"
+            print(f"{verdict}: {fault.file}:{fault.line} {fault.kind}: {fault.before} -> {fault.after}", flush=True)
     print()
     return int(print_shares(results) < LEAST)
 

@@ -44,7 +44,7 @@ class PlainDeepGMR:
             described = time.perf_counter()
             gamma = [self.assign(f) for f in features]
             assigned = time.perf_counter()
-            T = align(*(mixture(g, cloud) for g, cloud in zip(gamma, clouds, strict=True))).numpy()
+            T = align_mixtures(*(mixture(g, cloud) for g, cloud in zip(gamma, clouds, strict=True))).numpy()
         for name, spent in zip(self.stages, np.diff([start, described, assigned, time.perf_counter()]), strict=True):
             self.stages[name] += float(spent)
         return T
@@ -93,7 +93,7 @@ def mixture(gamma: Tensor, p: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return mass / len(p), mean, (gamma * apart).sum(dim=0) / mass / 3
 
 
-def align(source: tuple[Tensor, Tensor, Tensor], target: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+def align_mixtures(source: tuple[Tensor, Tensor, Tensor], target: tuple[Tensor, Tensor, Tensor]) -> Tensor:
     """Compute the pose (4, 4) that maps the source's means onto the target's, weighted by the source's weights over variances."""
     weight = source[0] / target[2]
     weight = weight / weight.sum()

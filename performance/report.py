@@ -79,7 +79,7 @@ def time_alone(db: sqlite3.Connection) -> None:
     )
 
 
-def make(folder: Path, outcomes: int) -> None:
+def make_record(folder: Path, outcomes: int) -> None:
     """Write a results database of about that many outcomes."""
     record = ResultsDatabase(folder / "record.sqlite")
     rng = np.random.default_rng(0)
@@ -109,7 +109,7 @@ def main(outcomes: int, folder: Path) -> None:
     """Print seconds, CPU seconds and the peak memory of this process and of the largest helper process."""
     run = folder / f"run{outcomes}"
     if not (run / "record.sqlite").is_file():
-        make(run, outcomes)
+        make_record(run, outcomes)
     start, cpu_start = time.monotonic(), time.process_time()
     command.write(command.ReportRequest([run], folder / "reports", Catalog.of(folder)), Console(width=100))
     spent = time.monotonic() - start

@@ -84,7 +84,7 @@ def refined(problem: Problem, T: Pose) -> Pose:
     return icp.register(problem.source, problem.target, T)  # type: ignore[call-arg]
 
 
-def error(problem: Problem, solver: Callable[[UnitPair, Settings], Any], s: Settings) -> float:
+def pose_rmse(problem: Problem, solver: Callable[[UnitPair, Settings], Any], s: Settings) -> float:
     """Return the RMSE of a solver's pose, or of no motion if it has none."""
     pair = unit_pair(problem.source, problem.target)
     open3d().utility.random.seed(problem.key.index)
@@ -107,7 +107,7 @@ def main(problems: int = 40, dataset: str = "shapes40", data: str | None = None)
                 continue  # FGR matches and tests triples itself
             cells = []
             for some in drawn.values():
-                errors = np.array([error(p, solver, s) for p in some])
+                errors = np.array([pose_rmse(p, solver, s) for p in some])
                 cells.append(f"{(errors < RECALL_THRESHOLD).mean():.2f}, {errors.mean():.2g}")
             print(f"| {name} | {step} | {' | '.join(cells)} |", flush=True)
 

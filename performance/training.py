@@ -90,23 +90,23 @@ def main(steps: int) -> None:
     part = Part(DataRegistry.at().spec("shapes40").objects(), held_out=False)
     ours = Trainer(SETTINGS)
 
-    def make(step: int) -> Batch:
+    def draw_batch(step: int) -> Batch:
         problems = generate(part, SETTINGS, SETTINGS.points[0], step * SETTINGS.batch, SETTINGS.batch)
         return collate(ours.network, problems, SETTINGS.device)
 
     load_average = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     print(f"{SETTINGS.threads} threads, {steps} steps, load average {load_average}", flush=True)
     start = time.perf_counter()
-    ours.step(make(0))
+    ours.step(draw_batch(0))
     begun = time.perf_counter()
-    for batch in prefetch(make, 1, steps + 1):
+    for batch in prefetch(draw_batch, 1, steps + 1):
         ours.step(batch)
     whole = (time.perf_counter() - begun) / steps
     print(f"first step {begun - start:.2f} s; then {whole:.2f} s per step including problem generation (limit 1.0 s)")
     print(f"peak memory of the process {peak_gb():.1f} GB (limit 3 GB)", flush=True)
     least = np.median([products(ours) for _ in range(steps)])
     print(f"the products alone take {least:.2f} s", flush=True)
-    plain, held = PlainTrainer(SETTINGS), make(0)
+    plain, held = PlainTrainer(SETTINGS), draw_batch(0)
     both = [(seconds(lambda: ours.step(held)), seconds(lambda: plain.step(held))) for _ in range(steps + 1)][1:]
     ms = np.median(both, axis=0)
     ratio = np.median([p / o for o, p in both])

@@ -273,7 +273,7 @@ def _load_guard() -> None:
 
     contents = source.read_bytes(), torch.__version__.encode()
     try:
-        file = build.build(build.folder("emulated-gpu", *contents), "guard.so", make)
+        file = build.build(build.build_folder("emulated-gpu", *contents), "guard.so", make)
     except Unavailable as reason:
         pytest.skip(f"no emulated GPU: {reason}")
     ctypes.CDLL(str(file), mode=ctypes.RTLD_GLOBAL)

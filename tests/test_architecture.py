@@ -177,3 +177,59 @@ def test_the_page_names_files_and_definitions_that_exist():
         ]
         == []
     )
+
+
+PROTOCOL_NAMES = {
+    *(
+        "register",
+        "setup",
+        "prepare",
+        "forward",
+        "hypotheses",
+        "gaussians",
+        "kind",
+        "check_available",
+        "describe",
+    ),  # methods
+    *("estimate", "load", "loss", "least_points", "network_type", "poses"),  # learned methods and their networks
+    *("check", "groups", "labels", "pair", "remarks", "shape"),  # data sets
+    *("distances", "library"),  # compiled kernels and what calls them
+    *("draw", "main", "run"),  # scripts and commands
+}
+"""Names of functions that many files define, because their callers treat these files alike."""
+EMPTY_NAMES = {"found", "told", "said", "asked", "made"}
+"""Names that say nothing of what a variable holds."""
+
+
+def definitions(tree):
+    return {
+        node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and not node.name.startswith("__")
+    }
+
+
+def bindings(tree):
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return names | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)} | definitions(tree)
+
+
+def source_trees():
+    files = [
+        file
+        for package in ("bench", "common", "datasets", "methods", "performance", "docs")
+        for file in sources(package)
+    ]
+    return {file.relative_to(ROOT): ast.parse(file.read_text(encoding="utf-8")) for file in files}
+
+
+def test_a_function_name_that_is_no_protocol_occurs_in_three_files_at_most():
+    files = {}
+    for file, tree in source_trees().items():
+        for name in definitions(tree):
+            files.setdefault(name, []).append(str(file))
+    assert {name: paths for name, paths in files.items() if len(paths) > 3 and name not in PROTOCOL_NAMES} == {}
+    assert {name for name in PROTOCOL_NAMES if len(files[name]) <= 3} == set()
+
+
+def test_no_variable_or_function_has_a_name_that_says_nothing():
+    assert {str(file): names for file, tree in source_trees().items() if (names := bindings(tree) & EMPTY_NAMES)} == {}
+    assert bindings(ast.parse("for found in a:\n    made, (told,) = found\ndef said(asked): pass")) == EMPTY_NAMES

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 from bench.cli import main
-from bench.cli.scaffold import write as write_new
+from bench.cli.scaffold import write_templates as write_new
 from bench.isolation.process import ROOT
 from bench.pair.files import write_ply
 from common.keys import rng
@@ -90,7 +90,7 @@ def place(tmp_path_factory):
         patch.setattr("bench.report.begin_report", lambda *_: list)
         arguments = ["--methods", "good", "halves", "--problems", "2", "--conditions", "noisy", "--out", "NAME"]
         assert main.main([*QUICK, *arguments]) == 0
-    for name in ("BEFORE", "AFTER", "part1", "part2", "whole", "reference", "my_run"):
+    for name in ("BEFORE", "AFTER", "part1", "part2", "whole", "reference", "reference-scans", "my_run"):
         shutil.copytree(folder / "results" / "NAME", folder / "results" / name)
     return folder
 
@@ -298,7 +298,7 @@ def test_the_page_of_geometric_methods_sets_tuned_and_printed_beside_untuned():
             ("icl", "rmse", "9"),
         ]
     ]
-    written = make_geometric.tables(plain + tuned, paper).splitlines()
+    written = make_geometric.condition_tables(plain + tuned, paper).splitlines()
     assert written[0] == "## noisy[clip=0.05], 1024 points"
     assert [line for line in written if line.startswith("| `")] == [
         "| `fgr+icp` | 0.70 [0.50, 0.80] | 0.75 [0.50, 0.80] | – | 0.12 | – | 8/9 |",

@@ -113,11 +113,11 @@ def _pair(flags: argparse.Namespace) -> None:
 
 
 def _new(flags: argparse.Namespace) -> None:
-    from bench.cli.scaffold import write, write_workflow
+    from bench.cli.scaffold import write_templates, write_workflow
 
     if flags.workflow:
         print(f"workflow  {relative(write_workflow(flags.name, flags.plugins))}")
-    method, test = write(flags.name, flags.plugins)
+    method, test = write_templates(flags.name, flags.plugins)
     plugins = f" --plugins {relative(flags.plugins)}" if flags.plugins else ""
     print(f"method  {relative(method)}\ntest    {relative(test)}\nnext    python bench.py check {flags.name}{plugins}")
 
@@ -132,10 +132,10 @@ def _check_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--domain", help="data a learned method is set up for; default: that of the quick preset")
     command.add_argument("--device", type=resolve_flag, default=CPU, metavar="D", help=DEVICE_HELP)
     command.add_argument("--plugins", type=absolute, help=PLUGINS_HELP)
-    command.set_defaults(handler=_check)
+    command.set_defaults(handler=_check_methods)
 
 
-def _check(flags: argparse.Namespace) -> int:
+def _check_methods(flags: argparse.Namespace) -> int:
     from bench.conformance import command
     from bench.planning.config import default_domain
     from methods.core.registry import MethodRegistry
@@ -200,7 +200,7 @@ def _show(flags: argparse.Namespace) -> None:
     loaded = command.read(folder)
     replay = ProblemReplay(loaded, Catalog.of(flags.data, flags.plugins))
     out = flags.out or command.REPORTS / folder.resolve().name / "problems"
-    for file in show.write(loaded, replay, flags.problem, flags.methods, convention(None, None), out):
+    for file in show.write_view(loaded, replay, flags.problem, flags.methods, convention(None, None), out):
         print(file)
 
 

@@ -48,10 +48,10 @@ def facts(root: Path) -> list[str]:
 def gpu() -> str:
     """Return name, driver and CUDA version of the GPU that `--device cuda` means, or why there is none."""
     try:
-        found = identity(resolve(CUDA))
+        facts = identity(resolve(CUDA))
     except InputError as reason:
         return f"none: {reason}"
-    return f"{found['name']}, driver {found['driver']}, CUDA {found['cuda']}"
+    return f"{facts['name']}, driver {facts['driver']}, CUDA {facts['cuda']}"
 
 
 def packages() -> list[str]:

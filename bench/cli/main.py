@@ -209,7 +209,7 @@ def _parser(train: bool) -> tuple[Parser, Mapping[str, Parser]]:
     problems.add_argument(
         "--export", type=Path, metavar="FILE", help="HDF5 file to write; runs can read it as a data set"
     )
-    problems.set_defaults(handler=_problems)
+    problems.set_defaults(handler=_export_problems)
     data = commands.add_parser("data", help="download and prepare a data set, or import it from disk")
     data.add_argument("name", metavar="NAME", help="a data set (bench.py list)")
     data.add_argument("--from", dest="source", type=Path, metavar="PATH", help="archive or unpacked folder on disk")
@@ -290,7 +290,12 @@ def _report_flags(report: argparse.ArgumentParser) -> None:
     add("run", type=Path, nargs="+", help="names or folders of runs, such as results/NAME; several give one report")
     _convention_flags(report)
     _against_flag(report)
-    add("--no-as-good", dest="as_good", action="store_false", help="leave recall_as_good and the ceiling out")
+    add(
+        "--no-as-good",
+        dest="as_good",
+        action="store_false",
+        help="leave recall_as_good, the ceiling and estimated symmetries out",
+    )
     add("--methods", nargs="+", default=[], metavar="M", help="report these methods of the run only")
     add("--conditions", nargs="+", default=[], metavar="C", help="report these conditions of the run only")
     add("--width", choices=["column", "page"], default="page", help="width of figures: a column or a page of a paper")
@@ -404,7 +409,7 @@ def _dry_run(run_config: RunConfig, jobs: int) -> None:
     print("\n".join(dry_run.plan(run_config, make_groups(run_config), jobs, times)))
 
 
-def _problems(flags: argparse.Namespace) -> None:
+def _export_problems(flags: argparse.Namespace) -> None:
     from bench.planning import config, export_problems
     from bench.planning.catalog import Catalog
     from bench.planning.tasks import make_groups

@@ -14,7 +14,7 @@ from common.errors import InputError
 from methods.core.registry import MethodRegistry
 
 
-def write(name: str, plugins: Path | None) -> tuple[Path, Path]:
+def write_templates(name: str, plugins: Path | None) -> tuple[Path, Path]:
     """Write a method and its test into a plug-in folder, created if missing, or into `methods/` and `tests/`; return both paths.
 
     Raises:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bench.evaluation import metrics, protocols, statistics
 from bench.evaluation.clusters import clusters_of
 from bench.evaluation.conventions import DEFAULT, Convention, add_information_rmse
-from bench.evaluation.fit import TOLERANCE
+from bench.evaluation.fit import COMPARED, TOLERANCE
 from bench.evaluation.loader import GROUP_COLUMNS, KEY_COLUMNS, POSE_COLUMNS, RunData
 from bench.storage.csv_writer import csv_blocks
 from common.errors import InputError
@@ -52,6 +52,7 @@ TRIALS = [
     "batch",
     "gpu_memory_mb",
     "machine",
+    "device",
 ]
 POSES = [
     *KEY_COLUMNS,
@@ -69,6 +70,15 @@ POSES = [
 POSES += ["batch", "gpu_memory_mb", "machine"]
 
 
+FROM_CLOUDS: dict[str, Any] = {
+    "as_good": np.nan,
+    "rival_ratio": np.nan,
+    "symmetry_estimated": "",
+    "rmse_symmetric_estimated": np.nan,
+}
+"""Columns of trials that a report adds where it has the clouds, with the value for unknown."""
+
+
 def trials(loaded: RunData) -> pd.DataFrame:
     """Return the outcomes of the accuracy phase with their errors, sorted by key; columns `TRIALS`.
 
@@ -79,7 +89,8 @@ def trials(loaded: RunData) -> pd.DataFrame:
         ValueError: an outcome that was run has no problem.
     """
     accuracy = np.flatnonzero(loaded.outcomes["phase"] == "accuracy")
-    names = ["kind", *KEY_COLUMNS, "status", "time_ms", "peak_mb", "batch", "gpu_memory_mb", "machine"]
+    names = ["kind", *KEY_COLUMNS, "status", "time_ms", "peak_mb", "batch", "gpu_memory_mb"]
+    names += ["machine", "device"]
     frame = loaded.outcomes[names].take(accuracy).reset_index(drop=True)
     row = _rows_of(loaded.problems, frame)
     poses = loaded.outcomes[POSE_COLUMNS].to_numpy()[accuracy].reshape(-1, 4, 4)
@@ -149,7 +160,7 @@ def summary(trials: pd.DataFrame, criterion: Convention) -> pd.DataFrame:
     bootstraps otherwise), or over objects if an object has several problems; see `statistics`. The mean has no interval below
     ten objects. Medians are over all problems that were run, so they are infinite where half or more failed.
     The spread over seeds has separate columns. The time of a batch is divided by its pairs; `batch` is the largest size.
-    Times are empty where several machines measured them.
+    Times are empty where several machines or devices measured them; `device` names all of these.
     """
     import pandas as pd
 
@@ -185,7 +196,8 @@ def summary_columns(criterion: Convention) -> list[str]:
     names += [*FAILURES, "skipped", "peak_mb_max", f"{m}_median_low", f"{m}_median_high"]
     names += [f"{m}_seed_sd", f"{m}_problem_sd", "time_ms_mean", "batch", "gpu_memory_mb_max"]
     names += ["recall_as_good", "recall_as_good_low", "recall_as_good_high", "ceiling", "unambiguous"]
-    names += ["ceiling_problems", "rre_deg_mean_answered", "rte_mean_answered"]
+    names += ["ceiling_problems", "rre_deg_mean_answered", "rte_mean_answered", "device"]
+    names += [f"recall_symmetric_estimated{end}" for end in ("", "_low", "_high")]
     return list(dict.fromkeys(names))
 
 
@@ -195,12 +207,13 @@ def _summarize(group: pd.DataFrame, criterion: Convention, key: tuple[Any, ...])
     evaluated = group[group["status"] != "skipped"]
     answered = evaluated[evaluated["status"] == "ok"]
     errors, counts = answered[m].to_numpy(), group["status"].value_counts()
-    distinct = evaluated["problem"].nunique()
+    distinct, codes = evaluated["problem"].nunique(), evaluated["problem"].cat.codes
+    compared = evaluated[codes <= np.unique(codes)[:COMPARED].max(initial=-1)]
     (means, objects), (medians, all_objects) = _over_repeats(answered, m), _over_repeats(evaluated, m, "median")
     low, high = statistics.bootstrap_mean(means.to_numpy(), *map(str, key), cluster=objects)
     median = statistics.bootstrap_median(medians.to_numpy(), all_objects)
     ended = evaluated[evaluated["status"].isin(ENDED)]
-    times = ended["time_ms"].dropna() if _is_one_machine(ended["machine"]) else ended["time_ms"].iloc[:0]
+    times = ended["time_ms"].dropna() if _is_one_place(ended) else ended["time_ms"].iloc[:0]
     seed, problem = statistics.spread(answered["problem"].cat.codes.to_numpy(), errors)
     return (
         {"problems": len(evaluated), "answered": len(answered), f"{m}_mean_answered": means.mean()}
@@ -216,15 +229,20 @@ def _summarize(group: pd.DataFrame, criterion: Convention, key: tuple[Any, ...])
         | _symmetric(evaluated, answered)
         | {status: int(counts.get(status, 0)) for status in (*FAILURES, "skipped")}
         | {"peak_mb_max": evaluated["peak_mb"].max(), "gpu_memory_mb_max": evaluated["gpu_memory_mb"].max()}
-        | {"batch": group["batch"].max()}
-        | _recall(evaluated["as_good"], evaluated, "recall_as_good")
+        | {"batch": group["batch"].max(), "device": _devices(ended["device"])}
+        | _recall(compared["as_good"], compared, "recall_as_good")
         | _ceiling(evaluated)
     )
 
 
-def _is_one_machine(machines: pd.Series[Any]) -> bool:
-    """Return whether times come from one machine as far as is known: earlier versions did not store it."""
-    return len(set(machines.unique()) - {""}) <= 1
+def _is_one_place(rows: pd.DataFrame) -> bool:
+    """Return whether times come from one device of one machine, as far as is known: earlier versions stored no machine."""
+    return len(set(rows["machine"].unique()) - {""}) <= 1 and rows["device"].nunique() <= 1
+
+
+def _devices(devices: pd.Series[Any]) -> str:
+    """Return the name of the device of some times, or of all their devices."""
+    return ", ".join(sorted(map(str, devices.unique())))
 
 
 def _over_repeats(rows: pd.DataFrame, column: str, how: str = "mean") -> tuple[pd.Series[float], NDArray[np.intp]]:
@@ -252,12 +270,15 @@ def _seed_sd(evaluated: pd.DataFrame) -> float:
 
 
 def _symmetric(evaluated: pd.DataFrame, answered: pd.DataFrame) -> dict[str, float]:
-    """Return mean and recall@0.2 of `rmse_symmetric` over the objects whose symmetry is known."""
-    known = evaluated[evaluated["symmetry"].notna()]
-    limit = DEFAULT.limits[0][1]
-    hits = (known["rmse_symmetric"] < limit).astype(float)
+    """Return mean and recall@0.2 of `rmse_symmetric` where the symmetry is known, and recall where it is estimated."""
     mean = {"rmse_symmetric_mean_answered": answered["rmse_symmetric"].mean()}
-    return mean | _recall(hits, known, "recall_symmetric")
+    parts = {"recall_symmetric": (evaluated["symmetry"].notna(), "rmse_symmetric")}
+    estimated = "rmse_symmetric_estimated"
+    parts["recall_symmetric_estimated"] = evaluated[estimated].notna(), estimated
+    for name, (is_known, column) in parts.items():
+        known = evaluated[is_known]
+        mean |= _recall((known[column] < DEFAULT.limits[0][1]).astype(float), known, name)
+    return mean
 
 
 def _ceiling(evaluated: pd.DataFrame) -> dict[str, float]:
@@ -296,13 +317,17 @@ def _binned(frame: pd.DataFrame, edges: Sequence[float], by: str = "angle_deg", 
 
 
 def _aggregate(trials: pd.DataFrame, by: list[str], criterion: Convention, times: bool = False) -> pd.DataFrame:
-    """Return counts, means and recall per group and `by`; optionally median times, where one machine measured them."""
+    """Return counts, means and recall per group and `by`; optionally median times and their device.
+
+    Times are empty where several machines or devices measured a group's.
+    """
     ok, m = trials["status"] == "ok", criterion.metric
-    several = trials.groupby(GROUP_COLUMNS, observed=True)["machine"].transform(
-        lambda group: not _is_one_machine(group)
+    places = trials.assign(machine=trials["machine"].where(trials["machine"] != "")).groupby(
+        GROUP_COLUMNS, observed=True
     )
-    measured = trials["status"].isin(ENDED) & ~several.astype(bool)
-    work = trials[[*GROUP_COLUMNS, *by, m, "success"]].assign(
+    one_place = (places[["machine", "device"]].transform("nunique") <= 1).all(axis=1)
+    measured = trials["status"].isin(ENDED) & one_place
+    work = trials[[*GROUP_COLUMNS, *by, m, "success", "device"]].assign(
         ok=ok, answered_error=trials[m].where(ok), time_ms=trials["time_ms"].where(measured)
     )
     groups = work[trials["status"] != "skipped"].groupby([*GROUP_COLUMNS, *by], sort=True, observed=True)
@@ -313,6 +338,7 @@ def _aggregate(trials: pd.DataFrame, by: list[str], criterion: Convention, times
         "recall": ("success", "mean"),
         **({"time_ms_median": ("time_ms", "median")} if times else {}),
         f"{m}_median": (m, "median"),
+        **({"device": ("device", _devices)} if times else {}),
     }
     return groups.agg(**columns).reset_index()
 
@@ -365,7 +391,7 @@ def timing(timed: pd.DataFrame, edges: Sequence[float]) -> pd.DataFrame:
         peak_mb=("memory", "max"),
         problems=("alone", "sum"),
         ended=("ended", "sum"),
-        phase=("phase", "first"),
+        phase=("own_phase", "first"),
         kind=("kind", "first"),
         time_ms_mean=("time", "mean"),
         batch=("batch", "max"),
@@ -378,16 +404,18 @@ def timing(timed: pd.DataFrame, edges: Sequence[float]) -> pd.DataFrame:
     failures = work.groupby([*_TIMING_KEY, "failure"], observed=True).size().reset_index(name="n")
     worst = failures.sort_values("n", ascending=False, kind="stable").drop_duplicates(_TIMING_KEY)
     names = worst.set_index(_TIMING_KEY)["failure"].astype(object).reindex(table.index)
-    return table.assign(status=names.where(names.notna(), "ok")).reset_index()[TIMING]
+    phase = table["phase"].astype(object).fillna("batch")
+    return table.assign(status=names.where(names.notna(), "ok"), phase=phase).reset_index()[TIMING]
 
 
 def _split_batches(timed: pd.DataFrame) -> pd.DataFrame:
-    """Add columns of single-pair calls (alone, ended, time, memory, gpu, failure) and of batches (batch, time_per_pair)."""
+    """Add columns of single-pair calls (alone, own_phase, ended, time, memory, gpu, failure) and of batches."""
     alone, ended = timed["batch"] == 1, timed["status"].isin(ENDED)
     size = timed["batch"].where(~alone)
     largest = timed.assign(size=size).groupby(_TIMING_KEY, observed=True)["size"].transform("max")
     return timed.assign(
         alone=alone,
+        own_phase=timed["phase"].where(alone),
         ended=ended & alone,
         time=timed["time_ms"].where(ended & alone),
         memory=timed["peak_mb"].where(alone),
@@ -399,11 +427,11 @@ def _split_batches(timed: pd.DataFrame) -> pd.DataFrame:
 
 
 def stages(stages: pd.DataFrame) -> pd.DataFrame:
-    """Return the median milliseconds of each stage per method, number of points and machine, over the calls that reached it."""
-    keys = ["method", "points", "stage", "machine"]
+    """Return the median ms of each stage per method, number of points, machine and device, over the calls that reached it."""
+    keys = ["method", "points", "stage", "machine", "device"]
     medians = stages.groupby(keys, sort=True, observed=True)["time_ms"].agg(["median", "size"]).reset_index()
     return medians.rename(columns={"median": "time_ms_median", "size": "calls"})[
-        ["method", "points", "stage", "time_ms_median", "calls", "machine"]
+        ["method", "points", "stage", "time_ms_median", "calls", "machine", "device"]
     ]
 
 
@@ -431,12 +459,12 @@ def all_angles(timing: pd.DataFrame) -> pd.Series[bool]:
 def add_success(loaded: RunData, criterion: Convention, table: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return `trials` (or the given table) with the convention's `success`, and `rmse_information` if known or needed.
 
-    `as_good` and `rival_ratio` are NaN: they need the clouds, and a report adds them.
+    The columns `FROM_CLOUDS` are missing: they need the clouds, and a report adds them.
     """
     table = trials(loaded) if table is None else table
     if loaded.information or "rmse_information" in criterion.columns:
         table = add_information_rmse(table, loaded)
-    return table.assign(success=criterion.success(table), as_good=np.nan, rival_ratio=np.nan)
+    return table.assign(success=criterion.success(table), **FROM_CLOUDS)
 
 
 def tables(loaded: RunData, criterion: Convention, table: pd.DataFrame | None = None) -> dict[str, pd.DataFrame]:

@@ -22,6 +22,8 @@ TOLERANCE = 0.07
 truth itself in one sample of an object over another, by `python -m performance.fit_tolerance`, see docs/metrics.md."""
 FAR = 0.2
 """RMSE from which a pose is another pose than the ground truth: the limit of recall."""
+COMPARED = 2000
+"""Number of problems of a group, the first ones, whose wrong poses are compared with the ground truth."""
 STEPS = 20
 """Maximum number of steps of the local refinement."""
 KEEP = (0.3, 0.9)
@@ -54,7 +56,7 @@ class Fit:
         overlap = float(problem.tags["overlap"] if problem.tags["overlap"] is not None else np.nan)
         self.keep = float(np.clip(KEEP[1] if np.isnan(overlap) else overlap, *KEEP))
         self.truth, self.points = problem.T_target_source, problem.evaluation_points.astype(np.float64)
-        self.limit = float(self.distances(self.refine(self.truth[None]))[0]) + 1e-6 * self.scale
+        self.limit = float(self.distances(self.refined_poses(self.truth[None]))[0]) + 1e-6 * self.scale
 
     def distances(self, poses: Array) -> Array:
         """Compute the two-way trimmed distances (B,) of poses (B, 4, 4).
@@ -65,13 +67,13 @@ class Fit:
         squares = self.pair.fits(self.to_unit(poses), self.keep)[:, :, 0]
         return np.asarray(np.sqrt(squares.mean(axis=1)) * self.scale)
 
-    def refine(self, poses: Array) -> Array:
+    def refined_poses(self, poses: Array) -> Array:
         """Refine poses (B, 4, 4) by trimmed point-to-point ICP with the matches of both directions."""
         return self.to_original(self.pair.refine(self.to_unit(poses), self.keep, steps=STEPS))
 
     def ratios(self, poses: Array, far: float) -> Array:
         """Return the distances (B,) of refined poses over that of the refined truth; infinite if refined by `far` or more."""
-        refined = self.refine(poses)
+        refined = self.refined_poses(poses)
         return np.where(self.rmse(poses, refined) >= far, np.inf, self.distances(refined) / self.limit)
 
     def rmse(self, A: Array, B: Array) -> Array:
@@ -110,9 +112,9 @@ def rival(fit: Fit, seed: int = 0) -> float:
     poses = first.refine(_starts(fit, rng_of("search", seed)), fit.keep, steps=FIRST_STEPS)
     poses = poses[np.argsort(first.fits(poses, fit.keep)[:, :, 0].sum(axis=1), kind="stable")]
     poses = fit.to_original(poses[search.separate(poses, CANDIDATES, SEPARATION / 2)])
-    refined = fit.refine(poses[fit.rmse(poses, fit.truth[None]) >= FAR][:FINALISTS])
-    found = fit.distances(refined)[fit.rmse(refined, fit.truth[None]) >= FAR]
-    return float(found.min() / fit.limit) if len(found) else np.inf
+    refined = fit.refined_poses(poses[fit.rmse(poses, fit.truth[None]) >= FAR][:FINALISTS])
+    others = fit.distances(refined)[fit.rmse(refined, fit.truth[None]) >= FAR]
+    return float(others.min() / fit.limit) if len(others) else np.inf
 
 
 def _starts(fit: Fit, draw: np.random.Generator) -> Array:

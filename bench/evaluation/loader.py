@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from bench.evaluation.metrics import Scenes
 from bench.storage import evaluation_points
 from bench.storage.database import open_to_read, translate_errors
+from bench.storage.seeds import split_seed
 from common.errors import InputError
 from common.moments import Moments
 from common.parallel import parallel_map
@@ -43,13 +44,13 @@ class RunData:
 
     Attributes:
         problems: one row per problem, sorted by id: problem, dataset, condition, points, object, category, angle_deg,
-            translation, overlap, symmetry, digest, and the run's seed and sampler.
+            translation, overlap, symmetry, digest, seed, and the run's sampler.
         scenes: ground truth, source pose and evaluation points of the same problems, in the same order.
         information: (6, 6) matrix of `gt.info` by row of the problem, for problems that have one.
         outcomes: one row per outcome, sorted by key and phase: `KEY_COLUMNS`, phase, kind, status, the pose in the 16 columns
             `POSE_COLUMNS` (row-major, NaN without a pose), time_ms, peak_mb, gpu_memory_mb, device, threads, batch,
             machine, message, notes (JSON). All text columns except notes are categories in alphabetical order.
-        stages: one row per stage of a timed outcome, without batches: method, points, machine, stage, time_ms.
+        stages: one row per stage of a timed outcome, without batches: method, points, machine, device, stage, time_ms.
         run: content of `run.json`.
     """
 
@@ -61,7 +62,7 @@ class RunData:
     run: dict[str, Any]
 
 
-def load(record: Path, run: dict[str, Any]) -> RunData:
+def load_run(record: Path, run: dict[str, Any]) -> RunData:
     """Read a `record.sqlite`; `run` is the content of its `run.json`.
 
     Raises:
@@ -76,7 +77,8 @@ def load(record: Path, run: dict[str, Any]) -> RunData:
         raise
     except (ValueError, sqlite3.OperationalError) as error:  # blobs of other lengths, texts that are not UTF-8
         raise InputError(f"{record}: the record is damaged ({error}); restore it from a copy") from error
-    problems = problems.assign(seed=run["config"]["seed"], sampler=run["config"]["sampler"])
+    seeds = [split_seed(problem, run["config"]["seed"])[1] for problem in problems["problem"]]
+    problems = problems.assign(seed=seeds, sampler=run["config"]["sampler"])
     return RunData(problems, scenes, information, outcomes, stages, run)
 
 
@@ -236,23 +238,25 @@ def _stages(record: Path) -> pd.DataFrame:
     import orjson
     import pandas as pd
 
-    methods, machines, names = _TextEncoder(), _TextEncoder(), _TextEncoder()
-    parts: list[tuple[NDArray[Any], ...]] = [tuple(np.zeros(0, dtype=np.int32) for _ in range(5))]
+    methods, machines, devices, names = _TextEncoder(), _TextEncoder(), _TextEncoder(), _TextEncoder()
+    parts: list[tuple[NDArray[Any], ...]] = [tuple(np.zeros(0, dtype=np.int32) for _ in range(6))]
     where = f"WHERE phase = ({TIMED}) AND batch = 1 AND stages != '{{}}'"
-    query = f"SELECT method, points, machine, stages FROM outcomes {where}"
-    for methods_of_rows, points, machines_of_rows, texts in _chunks(record, query):
+    query = f"SELECT method, points, machine, device, stages FROM outcomes {where}"
+    for methods_of_rows, points, machines_of_rows, devices_of_rows, texts in _chunks(record, query):
         stages = orjson.loads("[" + ",".join(texts) + "]")
         times = np.fromiter(itertools.chain.from_iterable(map(dict.values, stages)), dtype=np.float64)
         calls = np.repeat(np.arange(len(stages)), np.fromiter(map(len, stages), dtype=np.int64))
         stage = names.encode(itertools.chain.from_iterable(stages))
-        places = methods.encode(methods_of_rows), np.array(points), machines.encode(machines_of_rows)
+        where_run = machines.encode(machines_of_rows), devices.encode(devices_of_rows)
+        places = methods.encode(methods_of_rows), np.array(points), *where_run
         parts.append((*(column[calls] for column in places), stage, times))
-    method, size, machine, stage, ms = (np.concatenate(column) for column in zip(*parts, strict=True))
+    method, size, machine, device, stage, ms = (np.concatenate(column) for column in zip(*parts, strict=True))
     return pd.DataFrame(
         {
             "method": pd.Categorical.from_codes(method, pd.Index(methods.words, dtype=object)),
             "points": size.astype(np.int64),
             "machine": pd.Categorical.from_codes(machine, pd.Index(machines.words, dtype=object)),
+            "device": pd.Categorical.from_codes(device, pd.Index(devices.words, dtype=object)),
             "stage": pd.Categorical.from_codes(stage, pd.Index(names.words, dtype=object)),
             "time_ms": ms.astype(np.float64),
         }

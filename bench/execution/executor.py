@@ -11,10 +11,11 @@ from typing import Any
 
 from bench.execution import pool_worker
 from bench.execution.context import RunContext
+from bench.execution.pool_worker import Solved
 from bench.isolation import guard, interrupt
 from bench.isolation.protocol import Limits, MethodSetup, Reply
 from bench.planning.tasks import Task
-from bench.storage.outcome import Outcome, Status
+from bench.storage.outcome import Status
 from bench.storage.run_json import weights_of
 from common.errors import InputError
 from common.text import join_names
@@ -26,7 +27,7 @@ class WorkerLost(Exception):
     """A process of the pool died; the outcomes it had not returned are lost."""
 
 
-def run_batches(batches: Iterable[list[Task]], context: RunContext) -> Iterator[tuple[Task, list[Outcome]]]:
+def run_batches(batches: Iterable[list[Task]], context: RunContext) -> Iterator[Solved]:
     """Yield what `pool_worker.solve_batch` returns for each task batch, in order of completion.
 
     Raises:
@@ -40,8 +41,8 @@ def run_batches(batches: Iterable[list[Task]], context: RunContext) -> Iterator[
         pool = Parallel(return_as="generator_unordered", batch_size=1, **options)
         try:
             calls = (delayed(pool_worker.solve_batch)(batch, parent) for batch in batches if not interrupt.requested())
-            for outcomes in pool(calls):
-                yield from outcomes
+            for solved in pool(calls):
+                yield from solved
         except BrokenProcessPool as error:
             raise WorkerLost(str(error).split("\n")[0]) from error
 
@@ -61,11 +62,11 @@ def check_workers(replies: Mapping[MethodSetup, Reply], limits: Limits, context:
         return {}
     setups = [setup for setup, reply in replies.items() if reply.status == Status.OK]
     with _dask(context.scheduler) as client:
-        found = client.run(pool_worker.worker_facts, setups, limits)
+        replied = client.run(pool_worker.worker_facts, setups, limits)
     code = {setup.method.text: setup.method.source_hashes() for setup in setups}
     weights = {f"{setup.method} on {setup.domain}": weights_of(replies[setup].notes) for setup in setups}
     machines: dict[str, Any] = {}
-    for worker, facts in found.items():
+    for worker, facts in replied.items():
         for what, own in (("code", code), ("weights", weights)):
             if other := [name for name in own if facts[what].get(name) != own[name]]:
                 fix = "give all machines the same commit and the same weights"

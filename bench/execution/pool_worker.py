@@ -8,12 +8,14 @@ import threading
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from bench.isolation import guard, interrupt
 from bench.isolation.process import MethodProcess
 from bench.isolation.protocol import Limits, MethodSetup, PairReply, Points, RegisterRequest, Reply
 from bench.planning.tasks import Task
+from bench.storage.database import ResultsDatabase, Row
 from bench.storage.environment import machine, machine_facts
 from bench.storage.outcome import Outcome, Phase, Status
 from bench.storage.pose import pose_fault, translation_fault
@@ -30,7 +32,22 @@ _processes: dict[MethodSetup, MethodProcess] = {}
 _lock = threading.Lock()  # a Dask worker may have several threads
 
 
-def solve_batch(tasks: list[Task], parent: int | None = None) -> list[tuple[Task, list[Outcome]]]:
+@dataclass
+class Solved:
+    """What a worker returns of a task: outcomes, and the rows of their problems if the task is `new`."""
+
+    task: Task
+    outcomes: list[Outcome] = field(default_factory=list)
+    problems: list[Row] = field(default_factory=list)
+
+    def add(self, problems: list[Problem], reply: Reply) -> None:
+        """Add the outcomes of a call on problems."""
+        self.outcomes += to_outcomes(self.task.setup, problems, reply, Phase.ACCURACY, self.task.repeat)
+        if self.task.new:
+            self.problems += ResultsDatabase.problem_rows(problems)
+
+
+def solve_batch(tasks: list[Task], parent: int | None = None) -> list[Solved]:
     """Return the outcomes of tasks: of all their problems, or of those solved before the flush interval or Ctrl-C.
 
     Args:
@@ -44,19 +61,18 @@ def solve_batch(tasks: list[Task], parent: int | None = None) -> list[tuple[Task
     interrupt.install_handler()
     if parent is not None:
         guard.end_with_parent(parent)
-    solved: list[tuple[Task, list[Outcome]]] = [(task, []) for task in tasks]
+    solved = [Solved(task) for task in tasks]
     try:
         with _lock, contextlib.suppress(interrupt.Interrupted), contextlib.closing(_generate_ahead(tasks)) as generated:
             process = _process_for(tasks[0].setup, tasks[0].limits)
             calls = _until(time.monotonic() + FLUSH_INTERVAL_S, _calls(tasks, generated))
             with contextlib.closing(process.replies(calls)) as replies:
                 for (number, problems), reply in replies:
-                    task, outcomes = solved[number]
-                    outcomes += to_outcomes(task.setup, problems, reply, Phase.ACCURACY, task.repeat)
+                    solved[number].add(problems, reply)
     except InputError:
-        if not any(outcomes for _, outcomes in solved):
+        if not any(part.outcomes for part in solved):
             raise
-    return [(task, outcomes) for task, outcomes in solved if outcomes]
+    return [part for part in solved if part.outcomes]
 
 
 def _calls(

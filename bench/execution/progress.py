@@ -41,7 +41,7 @@ class ProgressBar:
             spent = time.monotonic() - self.start
             self.console.print(f"{self.title}: {self.count} of {self.total} in {spent:.0f} s", highlight=False)
 
-    def step(self, n: int, what: str) -> None:
+    def advance(self, n: int, what: str) -> None:
         """Advance by `n`; `what` names the current work."""
         self.count += n
         if self.bar:

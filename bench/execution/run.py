@@ -54,19 +54,23 @@ def run(config: RunConfig, context: RunContext) -> ResultsDatabase:
     notes = collect_notes(config, groups, context)
     for note in notes:
         context.console.print(note, highlight=False, soft_wrap=True)
-    digests = record_problems(database, groups, context)
+    live = [group for group in groups if not group.skip]
+    _check_problems(database, live, context)
     setups = [method_setup(config, method, group) for group in groups if not group.skip for method in group.methods]
     replies = preflight(list(dict.fromkeys(setups)), config.call_limits, context.console)
     _refuse_other_weights(database, replies, context)
-    facts = describe(config, context, groups, digests, replies)
+    facts = facts_of_run(config, context, groups, replies)
     known = (database.get("run") or {}).get("machines", {})
     facts["machines"] = known | {machine(): machine_facts()} | check_workers(replies, config.call_limits, context)
     database.put("run", facts | {"notes": _timing_notes(config, context) + notes})
     usable = {setup for setup, reply in replies.items() if reply.status == Status.OK}
     record_skipped(database, config, groups, replies)
-    live = [group for group in groups if not group.skip]
+    try:
+        accuracy(database, config, live, usable, context)
+        record_other_problems(database, live, context)
+    finally:
+        record_problem_sets(database, live)
     record_oracle(database, config, live)
-    accuracy(database, config, live, usable, context)
     if context.shard.number == 1:
         TimingPhase(database, config, usable, context).run()
     database.put("finished", time.strftime("%Y-%m-%dT%H:%M:%S%z"))
@@ -161,37 +165,41 @@ def collect_notes(config: RunConfig, groups: list[ProblemGroup], context: RunCon
     return notes
 
 
-def record_problems(database: ResultsDatabase, groups: list[ProblemGroup], context: RunContext) -> dict[str, str]:
-    """Store the ground truth of every new problem; return the SHA-256 of each group's problem set.
+def _check_problems(database: ResultsDatabase, groups: list[ProblemGroup], context: RunContext) -> None:
+    """Generate the first stored problem of each group, or the first of all, so that broken data are found before methods start.
 
     Raises:
-        InputError: the stored problems are not those that are generated now.
+        InputError: the stored problem is not the one that is generated now, or the data are broken.
     """
     known = database.known_problems()
-    live = [group for group in groups if not group.skip]
-    for group in live:
-        _refuse_other_problems(group, known, context)
-    digests: dict[str, str] = {}
-    with ProgressBar(context.console, "problems", sum(k.id not in known for g in live for k in g.keys)) as bar:
-        for group in live:
-            new = [key for key in group.keys if key.id not in known]
-            for start in range(0, len(new), PROBLEMS_PER_COMMIT):
-                problems = [group.problem(key) for key in new[start : start + PROBLEMS_PER_COMMIT]]
+    for group in groups:
+        for key in [*(key for key in group.keys if key.id in known), *group.keys][:1]:
+            digest = group.problem(key).sha256()
+            if known.get(key.id, digest) != digest:
+                raise InputError(
+                    f"{context.folder}: problem {key.id} is generated differently now, by this version or from changed "
+                    "data; bench.py report still reads the run; give --fresh to start over, or another --out"
+                )
+
+
+def record_other_problems(database: ResultsDatabase, groups: list[ProblemGroup], context: RunContext) -> None:
+    """Store the problems that no method was run on: each shard, and a run without a usable method, has all of them."""
+    known = database.known_problems()
+    new = {group.name: [key for key in group.keys if key.id not in known] for group in groups}
+    with ProgressBar(context.console, "other problems", sum(map(len, new.values()))) as bar:
+        for group in groups:
+            for start in range(0, len(new[group.name]), PROBLEMS_PER_COMMIT):
+                problems = [group.problem(key) for key in new[group.name][start : start + PROBLEMS_PER_COMMIT]]
                 database.add_problems(problems)
-                known |= {problem.key.id: problem.sha256() for problem in problems}
-                bar.step(len(problems), group.name)
-            digests[group.name] = problem_set_sha256(known[key.id] for key in group.keys)
-    return digests
+                bar.advance(len(problems), group.name)
 
 
-def _refuse_other_problems(group: ProblemGroup, known: dict[str, bytes], context: RunContext) -> None:
-    """Refuse to continue on problems that differ, by generating the first stored one again."""
-    key = next((key for key in group.keys if key.id in known), None)
-    if key is not None and group.problem(key).sha256() != known[key.id]:
-        raise InputError(
-            f"{context.folder}: problem {key.id} is generated differently now, by this version or from changed data; "
-            "bench.py report still reads the run; give --fresh to start over, or another --out"
-        )
+def record_problem_sets(database: ResultsDatabase, groups: list[ProblemGroup]) -> None:
+    """Store the SHA-256 of the problem set of each group whose problems are all stored."""
+    known = database.known_problems()
+    whole = [group for group in groups if all(key.id in known for key in group.keys)]
+    sets = {group.name: problem_set_sha256(known[key.id] for key in group.keys) for group in whole}
+    database.put("run", database.get("run") | {"problem_sets": sets})
 
 
 def preflight(setups: list[MethodSetup], limits: Limits, console: Console) -> dict[MethodSetup, Reply]:
@@ -212,7 +220,7 @@ def preflight(setups: list[MethodSetup], limits: Limits, console: Console) -> di
                 process.close()
             replies[setup] = process.set_up(setup)
             _print_setup(setup, replies[setup], printed, console)
-            bar.step(1, setup.method.text)
+            bar.advance(1, setup.method.text)
     if process is not None:
         process.close()
     return replies
@@ -230,11 +238,10 @@ def _print_setup(setup: MethodSetup, reply: Reply, printed: set[tuple[str, str]]
         console.print(text, highlight=False, soft_wrap=True)
 
 
-def describe(
+def facts_of_run(
     config: RunConfig,
     context: RunContext,
     groups: list[ProblemGroup],
-    digests: dict[str, str],
     replies: dict[MethodSetup, Reply],
 ) -> dict[str, Any]:
     """Return the facts of the run for `run.json`."""
@@ -246,7 +253,7 @@ def describe(
         "command": context.command,
         "config": config.to_json() | {"threshold": RECALL_THRESHOLD, "angle_bins": list(config.angles)},
         "hash": config.hash,
-        "problem_sets": digests,
+        "problem_sets": {},
         "kinds": {group.name: group.kind.value for group in groups},
         "data": {name: content for name, content in contents.items() if content},
         "methods": {
@@ -299,14 +306,11 @@ def accuracy(
     usable: set[MethodSetup],
     context: RunContext,
 ) -> None:
-    """Run every method on every problem, in parallel. An outcome is done once it is in the database."""
+    """Run every method on every problem, in parallel. An outcome is done once it is in the database, with its problem."""
 
     def remaining() -> list[Task]:
-        return [
-            task
-            for task in make_tasks(config, groups, database.finished_keys(Phase.ACCURACY), context.shard)
-            if task.setup in usable
-        ]
+        done, stored = database.finished_keys(Phase.ACCURACY), database.known_problems()
+        return [task for task in make_tasks(config, groups, done, stored, context.shard) if task.setup in usable]
 
     tasks, losses = remaining(), 0
     count = sum(len(task.keys) for task in tasks)
@@ -314,10 +318,11 @@ def accuracy(
         while tasks and not interrupt.requested():
             before = bar.count
             try:
-                with OutcomeBuffer(database, bar.step) as buffer:
-                    for task, outcomes in run_batches(batch_tasks(tasks, context.jobs), context):
-                        method, group = task.setup.method, task.group
-                        buffer.add(outcomes, method.kind, group.columns, f"{method} on {group.name}")
+                with OutcomeBuffer(database, bar.advance) as buffer:
+                    for part in run_batches(batch_tasks(tasks, context.jobs), context):
+                        method, group = part.task.setup.method, part.task.group
+                        what = f"{method} on {group.name}"
+                        buffer.add(part.outcomes, method.kind, group.columns, what, part.problems)
             except WorkerLost as loss:
                 if interrupt.requested():  # the worker was interrupted before its handler was installed
                     break

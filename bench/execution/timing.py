@@ -90,7 +90,7 @@ class TimingPhase:
         with interrupt.on_interrupt(lambda: None), bar:
             futures = {starters.submit(self._start, calls): method for method, calls in first_calls.items()}
             for future in as_completed(futures):  # all of them, interrupted or not, before the processes are closed
-                bar.step(1, futures[future].text)
+                bar.advance(1, futures[future].text)
         for future in futures:
             future.result()
 
@@ -102,7 +102,7 @@ class TimingPhase:
                 if number in (0, len(calls) // 2, len(calls) - 1):
                     sentinel.append(sentinel_ms())
                 self.database.add_outcomes(self._time(call), call.method.kind, call.group.columns)
-                bar.step(1, f"{call.method} at {call.group.points} points")
+                bar.advance(1, f"{call.method} at {call.group.points} points")
         return sentinel
 
     def _make_groups(self) -> list[ProblemGroup]:

@@ -69,11 +69,11 @@ def end_marked(variable: str, mark: str) -> None:
     import psutil
 
     deadline = time.monotonic() + PATIENCE_S
-    while (found := list(_marked(variable, mark))) and time.monotonic() < deadline:
-        for process in found:
+    while (processes := list(_marked(variable, mark))) and time.monotonic() < deadline:
+        for process in processes:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        psutil.wait_procs(found, timeout=0.1)
+        psutil.wait_procs(processes, timeout=0.1)
 
 
 def _marked(variable: str, mark: str) -> Iterator[psutil.Process]:

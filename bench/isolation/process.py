@@ -196,7 +196,7 @@ class MethodProcess:
                 arrived = self._replies.poll(max(0.0, min(POLL_INTERVAL_S, deadline - begun)))
                 self._waited_s += time.monotonic() - begun
                 if arrived:
-                    return self._read(self._replies.recv_bytes(received.MAX_BYTES))
+                    return self._parsed_reply(self._replies.recv_bytes(received.MAX_BYTES))
             except (EOFError, OSError):
                 return self._post_mortem()
             assert self.process is not None
@@ -210,11 +210,11 @@ class MethodProcess:
                 self.close()
                 return _timeout_reply(timeout)
 
-    def _read(self, data: bytes) -> Reply:
+    def _parsed_reply(self, data: bytes) -> Reply:
         """Return the reply to the current request; anything else is a crash, and ends the process."""
         assert self.process is not None
         try:
-            reply = received.read(data, self._answered, self.process.pid)
+            reply = received.parse_reply(data, self._answered, self.process.pid)
         except received.BadReply as fault:
             self.close()
             return Reply(Status.CRASH, message=str(fault))

@@ -44,7 +44,7 @@ class _Unpickler(pickle.Unpickler):
         raise BadReply(f"the reply contains {module}.{name}")
 
 
-def read(data: bytes, number: int, process_id: int) -> Reply:
+def parse_reply(data: bytes, number: int, process_id: int) -> Reply:
     """Return the reply that a message holds.
 
     Args:

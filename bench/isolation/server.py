@@ -88,12 +88,12 @@ def _set_up(setup: MethodSetup) -> tuple[Method | None, Reply]:
 def register(method: Method, device: str, request: RegisterRequest) -> Reply:
     """Register one pair or a batch of pairs, timed as a whole. The method has been set up."""
 
-    def call() -> list[PairReply]:
+    def register_pairs() -> list[PairReply]:
         if len(request.sources) == 1:
             return [_pair_reply(method.register(request.sources[0], request.targets[0]))]
         return [_pair_reply(result) for result in method.register_batch([*request.sources], [*request.targets])]
 
-    return _measured(method, device, request.seed, call, "pairs")
+    return _measured(method, device, request.seed, register_pairs, "pairs")
 
 
 def gaussians(method: Method, device: str, request: GaussiansRequest) -> Reply:

@@ -127,7 +127,7 @@ def show(result: PairResult, console: Console) -> None:
     """Print the poses, the best first, the failures, the matrix of agreement if it fits, the pose and the verdict."""
     from rich.table import Table
 
-    head, *rows = page.table(result)
+    head, *rows = page.table_rows(result)
     pairs = zip(result.ranked(), rows, strict=True)
     posed = [pair for pair in pairs if pair[0].pose is not None]
     columns = [i for i in range(len(head)) if head[i] not in ("status", "message") and any(row[i] for _, row in posed)]

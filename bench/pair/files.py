@@ -34,7 +34,7 @@ def write_files(result: PairResult, folder: Path, inputs: Sequence[Path]) -> Non
     for sub in ("poses", "aligned"):
         (folder / sub).mkdir(parents=True, exist_ok=True)
     _remove_earlier(folder, {file.resolve() for file in inputs})
-    (folder / "poses.json").write_text(json.dumps(describe(result), indent=2, ensure_ascii=False) + "\n")
+    (folder / "poses.json").write_text(json.dumps(as_json(result), indent=2, ensure_ascii=False) + "\n")
     _csv(folder / "table.csv", [result.row(a) for a in result.ranked()])
     _csv(folder / "agreement.csv", agreement_rows(result))
     for registration in result.posed:
@@ -64,7 +64,7 @@ def _remove_earlier(folder: Path, inputs: Set[Path]) -> None:
             file.unlink(missing_ok=True)
 
 
-def describe(result: PairResult) -> dict[str, Any]:
+def as_json(result: PairResult) -> dict[str, Any]:
     """Return all results except the points as JSON values; unknown values are null."""
     scans = result.scans
     return {

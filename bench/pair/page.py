@@ -41,7 +41,7 @@ def render(result: PairResult) -> str:
         verdict=result.verdict(),
         pose_title=pose_title(result),
         pose=pose_lines(result),
-        table=table(result),
+        table_rows=table_rows(result),
         names=[a.method for a in result.posed],
         matrix=_matrix(result),
         plotly=plotly_script(),
@@ -49,7 +49,7 @@ def render(result: PairResult) -> str:
     )
 
 
-def table(result: PairResult) -> list[list[str]]:
+def table_rows(result: PairResult) -> list[list[str]]:
     """Return head and rows of the table, as text, the best first."""
     rows = [result.row(a) for a in result.ranked()]
     heads = {"method": "method", "status": "status", "time_ms": "ms", "overlap": "overlap", "residual": "residual"}

@@ -228,15 +228,15 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
         there: configuration of the other run as JSON values; fields that it lacks, of later versions, are left out.
         here: configuration of this run as JSON values.
     """
-    return [line for name in here if name in there for line in _changes(name, there[name], here[name])]
+    return [line for name in here if name in there for line in _differences(name, there[name], here[name])]
 
 
-def _changes(name: str, there: Any, here: Any) -> list[str]:
+def _differences(name: str, there: Any, here: Any) -> list[str]:
     if there == here:
         return []
     if isinstance(there, dict) and isinstance(here, dict):
         keys = dict.fromkeys([*there, *here])
-        return [line for key in keys for line in _changes(f"{name}.{key}", there.get(key), here.get(key))]
+        return [line for key in keys for line in _differences(f"{name}.{key}", there.get(key), here.get(key))]
     if isinstance(there, list) and isinstance(here, list) and max(len(there), len(here)) > MAX_SHOWN:
         gone, new = [v for v in there if v not in here], [v for v in here if v not in there]
         return [f"{name}: {_format_value(gone)} → {_format_value(new)}, the others in both"]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import InputError, unknown
+from common.text import join_names
 
 _COUNTS, _TEXTS, _NUMBER, _COUNT = "a list of whole numbers", "a list of texts", "a number", "a whole number"
 SWITCH, TEXT, INTEGER, NUMBER = "true or false", "a text", "a whole number, also below 0", "a number, also below 0"
@@ -90,11 +91,13 @@ def read(file: Path) -> ConfigFile:
     """Read a TOML file, or the configuration of a run from its `run.json`.
 
     Raises:
-        InputError: the file is missing, or neither TOML nor a run's JSON.
+        InputError: the file is missing, neither TOML nor a run's JSON, or of a run of several seeds.
     """
     try:
         text = file.read_text(encoding="utf-8")
         content = _of_run(json.loads(text)["config"]) if file.suffix == ".json" else tomllib.loads(text)
+    except InputError as error:
+        raise InputError(f"--config {file}: {error}") from error
     except OSError as error:
         fix = "give a TOML file or a run.json"
         raise InputError(f"--config {file}: cannot be read ({error.strerror}); {fix}") from error
@@ -108,7 +111,7 @@ def read(file: Path) -> ConfigFile:
     tables = {name: content.pop(name) for name in TABLES if name in content}
     for name, table in tables.items():
         for entry in _tables(file, table) if name == "more" else [table]:
-            _check(file, name, entry)
+            _check_table(file, name, entry)
     return ConfigFile(file, content, tables, of_run=file.suffix == ".json")
 
 
@@ -118,7 +121,7 @@ def _tables(file: Path, value: Any) -> list[Any]:
     return value
 
 
-def _check(file: Path, name: str, table: Any) -> None:
+def _check_table(file: Path, name: str, table: Any) -> None:
     if not isinstance(table, dict):
         raise InputError(f"--config {file}: field '{name}' is not a table; write [{name}]")
     if name == "more" and (missing := [key for key in _NEEDED if key not in table]):
@@ -168,6 +171,10 @@ MAX_SHOWN = 40
 
 def _of_run(config: dict[str, Any]) -> dict[str, Any]:
     """Return the configuration of a run as flags and tables, which give a configuration of the same hash."""
+    if len(seeds := config.get("seeds", [])) > 1:
+        raise InputError(
+            f"the runs in it have the seeds {join_names([str(seed) for seed in seeds])}; give the run.json of one of them"
+        )
     config = {"repeats": 1, "batch": 1, "kind": None} | config  # defaults of fields that runs of earlier versions lack
     flags = {flag: config[field] for flag, field in _OF_RUN.items() if config[field] is not None}
     flags["methods"] = [*config["methods"], *(["oracle"] if config["oracle"] else [])]

@@ -78,7 +78,7 @@ def _samples(run: Path, config: RunConfig, processor: str) -> Iterator[Sample]:
         facts = json.loads((run / "run.json").read_text(encoding="utf-8"))
         setup = facts["config"]["device"], facts["config"]["threads"], facts["config"].get("gpu", {})
         other_processor = facts["environment"]["cpu"] != processor
-        rows = [*_rows(run / "summary.csv"), *_rows(run / "timing.csv")]
+        rows = [*_csv_rows(run / "summary.csv"), *_csv_rows(run / "timing.csv")]
     except (OSError, ValueError, KeyError, TypeError):
         return
     for r in rows if setup == (config.device, config.threads, config.gpu) else []:
@@ -88,7 +88,7 @@ def _samples(run: Path, config: RunConfig, processor: str) -> Iterator[Sample]:
             yield Sample(run, other_processor, r["method"], *group, float(r["time_ms_mean"]))
 
 
-def _rows(file: Path) -> list[dict[str, Any]]:
+def _csv_rows(file: Path) -> list[dict[str, Any]]:
     with file.open(newline="", encoding="utf-8") as handle:
         return list(csv.DictReader(handle))
 
@@ -103,7 +103,7 @@ def plan(config: RunConfig, groups: list[ProblemGroup], jobs: int, times: Record
     lines += [f"  {r.method.text:40} {r.calls:6} calls  {r.outlook}" for r in rows]
     timed = config.timing_rounds * len(config.timing_points)
     lines.append(f"timing    {timed} calls per method after a warm-up, at most {config.timing_budget_s:g} s per method")
-    lines.append(f"time      {estimate(config, rows, jobs, times)}")
+    lines.append(f"time      {estimate_times(config, rows, jobs, times)}")
     return lines
 
 
@@ -157,7 +157,7 @@ def timing_s(config: RunConfig, method: MethodSpec, jobs: int, times: RecordedTi
     return min(budget, rounds * one_round) + bool(rounds) * min(budget, one_round) / max(jobs, 1)
 
 
-def estimate(config: RunConfig, rows: list[PlanRow], jobs: int, times: RecordedTimes) -> str:
+def estimate_times(config: RunConfig, rows: list[PlanRow], jobs: int, times: RecordedTimes) -> str:
     """Return the estimated time of a run and the runs that the estimate is based on."""
     known_rows = [r for r in rows if not r.reason and not math.isnan(r.seconds)]
     if not known_rows:

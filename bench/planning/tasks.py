@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 
 from bench.isolation.protocol import Limits, MethodSetup
@@ -71,7 +71,11 @@ class ProblemGroup:
 
 @dataclass(frozen=True)
 class Task:
-    """Problems of one group for one method, with the seeds of one repeat, `batch` pairs per call."""
+    """Problems of one group for one method, with the seeds of one repeat, `batch` pairs per call.
+
+    `group` has no keys: a task is sent to a worker and back. `new` tells whether any of its problems was not stored
+    when the task was made; the worker then returns what is stored of them, so that problems are generated only there.
+    """
 
     setup: MethodSetup
     group: ProblemGroup
@@ -79,6 +83,7 @@ class Task:
     limits: Limits
     repeat: int = 0
     batch: int = 1
+    new: bool = False
 
 
 @dataclass(frozen=True)
@@ -176,7 +181,11 @@ def method_setup(config: RunConfig, method: MethodSpec, group: ProblemGroup) -> 
 
 
 def make_tasks(
-    config: RunConfig, groups: Iterable[ProblemGroup], done: set[tuple[str, str, int]], shard: Shard = WHOLE
+    config: RunConfig,
+    groups: Iterable[ProblemGroup],
+    done: set[tuple[str, str, int]],
+    stored: Container[str],
+    shard: Shard = WHOLE,
 ) -> list[Task]:
     """Return the tasks that remain, method by method. Random methods solve each problem once per repeat.
 
@@ -184,6 +193,7 @@ def make_tasks(
         config: of the run.
         groups: of problems.
         done: (method, problem, repeat) of the outcomes that exist.
+        stored: ids of the problems that are stored.
         shard: part of the run that is done here.
     """
     groups, tasks = list(groups), list[Task]()
@@ -191,13 +201,14 @@ def make_tasks(
         repeats, batch = repeats_and_batch(config, method)
         size = max(PROBLEMS_PER_TASK // batch, 1) * batch
         for group in (g for g in groups if method in g.methods):
-            setup = method_setup(config, method, group)
+            setup, without_keys = method_setup(config, method, group), replace(group, keys=())
             for repeat in range(repeats):
                 mine = [k for k in group.keys[: config.limit(method)] if shard.has(k.index, repeat)]
                 keys = [k for k in mine if (method.text, k.id, repeat) not in done]
                 for start in range(0, len(keys), size):
-                    task_keys = tuple(keys[start : start + size])
-                    tasks.append(Task(setup, group, task_keys, config.call_limits, repeat, batch))
+                    own = tuple(keys[start : start + size])
+                    new = any(key.id not in stored for key in own)
+                    tasks.append(Task(setup, without_keys, own, config.call_limits, repeat, batch, new))
     return tasks
 
 

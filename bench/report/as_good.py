@@ -38,26 +38,29 @@ def add_fits(loaded: RunData, replay: ProblemReplay, trials: pd.DataFrame, crite
     """Return trials (of `aggregate.add_success`) with `as_good` and `rival_ratio`.
 
     A right pose is as good, and a failure without a pose is not. Other values are NaN where the problem's clouds are
-    unavailable. `rival_ratio` is computed for the default limit of success.
+    unavailable, and all values of `as_good` after the first `fit.COMPARED` problems of a group. `rival_ratio` is computed for
+    the default limit of success.
     """
     trials = trials.copy()
-    problems = trials["problem"].astype(str).to_numpy()
+    problems, code = trials["problem"].astype(str).to_numpy(), trials["problem"].cat.codes.to_numpy()
     far = dict(criterion.limits).get("rmse", fit.FAR)
     is_wrong = ((trials["success"] == 0) & (trials["status"] == "ok")).to_numpy()
-    wrong, as_good = np.flatnonzero(is_wrong), np.where(is_wrong, np.nan, trials["success"])
+    as_good = np.where(is_wrong, np.nan, trials["success"])
     ratios = np.full(len(trials), np.nan)
     digests = dict(zip(loaded.problems["problem"].astype(str), loaded.problems["digest"], strict=True))
     poses = poses_of(loaded, trials)
     evaluated = trials[trials["status"] != "skipped"]
     for _, rows in evaluated.groupby(["dataset", "condition", "points"], observed=True, sort=True):
-        names = sorted(set(rows["problem"].astype(str)))
-        own = wrong[np.isin(problems[wrong], names)]
+        own = np.unique(rows["problem"].cat.codes)
+        as_good[np.isin(code, own[fit.COMPARED :])] = np.nan
+        compared = np.flatnonzero(is_wrong & np.isin(code, own[: fit.COMPARED]))
         fits = _Fits(replay, digests)
-        as_good[own] = fits.as_good(problems[own], poses[own], far)
+        as_good[compared] = fits.as_good(problems[compared], poses[compared], far)
         if criterion.limits == DEFAULT.limits:
-            rivals = dict(zip(names, fits.rivals(names[:CEILING_PROBLEMS]), strict=False))
-            inside = np.isin(problems, names)
-            ratios[inside] = [rivals.get(name, np.nan) for name in problems[inside]]
+            searched = own[:CEILING_PROBLEMS]
+            inside = np.isin(code, searched)
+            lowest = fits.rivals(list(trials["problem"].cat.categories[searched]))
+            ratios[inside] = lowest[np.searchsorted(searched, code[inside])]
     return trials.assign(as_good=as_good, rival_ratio=ratios)
 
 
@@ -69,13 +72,13 @@ class _Fits:
 
     def as_good(self, names: NDArray[np.object_], poses: NDArray[np.float64], far: float) -> NDArray[np.float64]:
         """Return for poses (n, 4, 4) of the named problems (n,) whether they are as good (1 or 0); NaN without clouds."""
+        import pandas as pd
 
         def compute() -> NDArray[np.float64]:
             values = np.full(len(names), np.nan)
-            for name in dict.fromkeys(names):
-                own = self._fit(name)
+            for name, rows in pd.Series(np.arange(len(names))).groupby(names, sort=False):
+                own = self._fit(str(name))
                 if own is not None:
-                    rows = np.flatnonzero(names == name)
                     values[rows] = fit.as_good(own, poses[rows], far)
             return values
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.evaluation.conventions import Convention, convention
-from bench.evaluation.loader import RunData, load, merge
+from bench.evaluation.loader import RunData, load_run, merge
 from bench.planning.catalog import Catalog
 from bench.storage import run_folder
 from bench.storage.database import ResultsDatabase
@@ -113,7 +113,7 @@ def open_record(folder: Path) -> ResultsDatabase:
     record = ResultsDatabase(folder / "record.sqlite", read_only=True)
     if record.get("run") is None:
         record.close()
-        raise InputError(f"{folder}: the run stopped before it generated problems; start it again")
+        raise InputError(f"{folder}: the run stopped before it began; start it again")
     return record
 
 
@@ -125,7 +125,7 @@ def read(folder: Path) -> RunData:
     """
     record = open_record(folder)
     try:
-        return load(record.path, run_json(record))
+        return load_run(record.path, run_json(record))
     finally:
         record.close()
 
@@ -139,6 +139,7 @@ def write(request: ReportRequest, console: Console) -> None:
     from bench.evaluation import aggregate
     from bench.report import Options, ProblemReplay, begin_report, json_summary
     from bench.report.as_good import add_fits
+    from bench.report.estimated_symmetry import add_estimated_symmetry
     from bench.report.style import WIDTHS
     from bench.report.subset import subset
 
@@ -151,7 +152,7 @@ def write(request: ReportRequest, console: Console) -> None:
     replay = ProblemReplay(loaded, request.catalog)
     trials = _trials_for(loaded, criterion, replay)
     if request.as_good:
-        trials = add_fits(loaded, replay, trials, criterion)
+        trials = add_estimated_symmetry(loaded, replay, add_fits(loaded, replay, trials, criterion))
     frames = aggregate.tables(loaded, criterion, trials)
     protocol = None if request.against == PAPER else request.against
     reports = request.folder

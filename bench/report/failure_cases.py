@@ -87,7 +87,7 @@ def describe_pair(
         "object": f"{row['category']} · {row['object']}",
         "error": f"{error}, {angle}",
         "id": "/".join(str(row[n]) for n in GROUP_KEY_COLUMNS),
-        "T": _numbers(pose),
+        "T": _elements(pose),
         "show": shlex.join(["python", "bench.py", "show", run, name]),
         "command": command(str(row["method"]), replay.key(name)),
     }
@@ -98,11 +98,11 @@ def encode_clouds(problem: Problem) -> dict[str, Any]:
     source, target = subsample(problem.source, SHOWN), subsample(problem.target, SHOWN)
     unit = float(max(np.abs(source).max(), np.abs(target).max(), 1e-9)) / 32767
     packed = [base64.b64encode(np.round(c / unit).astype("<i2").tobytes()).decode() for c in (source, target)]
-    motions = {"T": _numbers(problem.T_target_source), "up": _numbers(upright(problem))}
+    motions = {"T": _elements(problem.T_target_source), "up": _elements(upright(problem))}
     return {"source": packed[0], "target": packed[1], "unit": unit} | motions
 
 
-def _numbers(T: NDArray[np.float64]) -> list[float]:
+def _elements(T: NDArray[np.float64]) -> list[float]:
     return [float(f"{v:.7g}") for v in T[:3].ravel()]
 
 

@@ -17,6 +17,7 @@ from bench.report.panels import (
     KindPanel,
     LineEnd,
     columns_of,
+    draw_ceiling,
     kind_panels,
     label_ends,
     label_lowest,
@@ -167,8 +168,7 @@ def _frame_cdf(axes: Axes, criterion: Convention, axis: ErrorAxis, ceiling: floa
         axes.axvline(criterion.threshold, color=style.INK, linewidth=0.7, alpha=0.6)
         place: dict[str, Any] = {"xytext": (-2, 2), "textcoords": "offset points", "fontsize": 6, "ha": "right"}
         axes.annotate(f"recall@{criterion.threshold:g}", (criterion.threshold, 0), in_layout=False, **place)
-    if np.isfinite(ceiling):
-        axes.axhline(ceiling, color=style.INK, linewidth=0.8, linestyle="--", alpha=0.6)
+    draw_ceiling(axes, ceiling)
 
 
 def _curve(axes: Axes, curve: pd.DataFrame, row: Row, criterion: Convention, axis: ErrorAxis) -> LineEnd:

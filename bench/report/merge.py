@@ -20,6 +20,7 @@ from bench.storage.union import Union
 from common.errors import InputError
 from common.files import atomic_path
 from common.text import join_names
+from datasets.problems import problem_set_sha256
 
 JOINED = ("methods", "datasets", "conditions", "points", "timing_points", "more")
 """Lists of a configuration in which parts may differ: the whole run has the entries of all."""
@@ -59,7 +60,7 @@ def merge(folders: Sequence[Path], out: Path, catalog: Catalog) -> list[str]:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"--out {out}: exists already; give a new name")
     with contextlib.ExitStack() as stack:
-        parts = [_read(folder, stack) for folder in folders]
+        parts = [_read_part(folder, stack) for folder in folders]
         facts = joined_facts(parts)
         out.parent.mkdir(parents=True, exist_ok=True)
         with atomic_path(out) as temporary, translate_errors(temporary / DATABASE_NAME):
@@ -67,14 +68,14 @@ def merge(folders: Sequence[Path], out: Path, catalog: Catalog) -> list[str]:
             return _finish(temporary, parts, catalog)
 
 
-def _read(folder: Path, stack: contextlib.ExitStack) -> Part:
+def _read_part(folder: Path, stack: contextlib.ExitStack) -> Part:
     database = open_record(folder)
     stack.callback(database.close)
     return Part(folder.resolve().name, database, database.get("run"), database.get("code") or {})
 
 
 def joined_facts(parts: Sequence[Part]) -> dict[str, Any]:
-    """Return the facts of the whole run, as `bench.execution.run.describe` does.
+    """Return the facts of the whole run, as `bench.execution.run.facts_of_run` does.
 
     Raises:
         InputError: see `merge`.
@@ -85,8 +86,9 @@ def joined_facts(parts: Sequence[Part]) -> dict[str, Any]:
     facts = {name: fact for name, fact in parts[0].facts.items() if name != "shard"}
     facts |= {"command": " ; ".join(dict.fromkeys(part.facts["command"] for part in parts)), "config": config}
     facts["hash"] = configuration_hash(config)
-    for name in ("problem_sets", "kinds", "data", "methods", "machines"):
+    for name in ("kinds", "data", "methods", "machines"):
         facts[name] = _joined(parts, name, None if name in ("methods", "machines") else lambda entry: entry)
+    facts["problem_sets"] = _problem_sets(parts)
     facts["setup"] = _joined(parts, "setup", weights_of)
     facts["unavailable"] = _unavailable(parts)
     facts["notes"] = list(dict.fromkeys(note for part in parts for note in part.facts["notes"]))
@@ -99,14 +101,21 @@ def joined_facts(parts: Sequence[Part]) -> dict[str, Any]:
 def _joined_config(whole: dict[str, Any], first: str, part: Part) -> dict[str, Any]:
     """Return the configuration of runs joined so far, with what a further one adds."""
     own = part.config
-    same = {name: value for name, value in own.items() if name not in (*JOINED, "oracle", "tuned")}
+    same = {name: value for name, value in own.items() if name not in (*JOINED, "oracle", "tuned", "seed", "seeds")}
     if lines := differences({name: whole[name] for name in same}, same):
         fix = "one run has one value: leave out a run, or run it again"
         raise InputError(f"{first} and {part.name}: differ in {join_names(lines)}; {fix}")
     if other := [name for name in whole["tuned"].keys() & own["tuned"] if whole["tuned"][name] != own["tuned"][name]]:
         raise InputError(f"{first} and {part.name}: differ in the tuned settings of {join_names(other)}; run one again")
     lists = {name: [*whole[name], *(entry for entry in own[name] if entry not in whole[name])] for name in JOINED}
+    seeds = list(dict.fromkeys([*seeds_of(whole), *seeds_of(own)]))
+    lists |= {"seeds": seeds} if len(seeds) > 1 else {}
     return whole | lists | {"oracle": whole["oracle"] or own["oracle"], "tuned": whole["tuned"] | own["tuned"]}
+
+
+def seeds_of(config: Mapping[str, Any]) -> list[int]:
+    """Return the seeds of a configuration, the first one first."""
+    return list(config.get("seeds", [config["seed"]]))
 
 
 WHAT = {
@@ -129,6 +138,15 @@ def _joined(parts: Sequence[Part], fact: str, compared: Callable[[Any], Any] | N
             whole.setdefault(name, entry)
             source.setdefault(name, part.name)
     return whole
+
+
+def _problem_sets(parts: Sequence[Part]) -> dict[str, str]:
+    """Return the SHA-256 of each problem set, which runs of equal seeds must share; `_finish` computes those of several seeds."""
+    sets: dict[str, str] = {}
+    for seeds in dict.fromkeys(tuple(seeds_of(part.config)) for part in parts):
+        same = [part for part in parts if tuple(seeds_of(part.config)) == seeds]
+        sets = _joined(same, "problem_sets", lambda entry: entry) | sets
+    return sets
 
 
 def _unavailable(parts: Sequence[Part]) -> dict[str, str]:
@@ -166,9 +184,9 @@ def _write(folder: Path, parts: Sequence[Part], facts: dict[str, Any]) -> None:
     code = joined_code(parts)
     target = ResultsDatabase(folder / DATABASE_NAME)
     try:
-        union = Union(target)
+        union = Union(target, parts[0].config["seed"])
         for part in parts:
-            union.add(part.name, part.database)
+            union.add(part.name, part.database, part.config["seed"])
         for key, value in (("hash", facts["hash"]), ("code", code), ("run", facts)):
             target.put(key, value)
         timed = [part for part in parts if part.database.get("sentinel_ms")]
@@ -182,6 +200,10 @@ def _write(folder: Path, parts: Sequence[Part], facts: dict[str, Any]) -> None:
 def _finish(folder: Path, parts: Sequence[Part], catalog: Catalog) -> list[str]:
     """Mark a joined run as finished if nothing is missing; return what is."""
     claims = claims_of(folder, catalog)
+    if len(claims.seeds) > 1:
+        digests = claims.loaded.problems["digest"]
+        sets = {group: problem_set_sha256(digests.iloc[rows]) for group, rows in claims.groups.items()}
+        _put(folder, "run", claims.loaded.run | {"problem_sets": sets})
     missing = list(completeness_faults(claims))
     missing += [f"{part.name} was stopped before its end" for part in parts if not part.database.get("finished")]
     outcomes = claims.loaded.outcomes
@@ -190,7 +212,10 @@ def _finish(folder: Path, parts: Sequence[Part], catalog: Catalog) -> list[str]:
         known = claims.config["methods"]
         missing += [f"{m} was not timed" for m in known if m not in timed and m not in claims.loaded.run["unavailable"]]
     if not missing:
-        database = ResultsDatabase(folder / DATABASE_NAME)
-        database.put("finished", time.strftime("%Y-%m-%dT%H:%M:%S%z"))
-        database.close()
+        _put(folder, "finished", time.strftime("%Y-%m-%dT%H:%M:%S%z"))
     return missing
+
+
+def _put(folder: Path, key: str, value: Any) -> None:
+    with contextlib.closing(ResultsDatabase(folder / DATABASE_NAME)) as database:
+        database.put(key, value)

@@ -115,7 +115,7 @@ class LineEnd(NamedTuple):
 
 
 def label_ends(axes: Axes, ends: Sequence[LineEnd], height: float) -> None:
-    """Write labels right of the axes, each connected to the end of its line, without overlap.
+    """Write labels right of the axes, each connected to the end of its line unless all lines end in one place, without overlap.
 
     Args:
         axes: axes with their final limits.
@@ -130,14 +130,24 @@ def label_ends(axes: Axes, ends: Sequence[LineEnd], height: float) -> None:
     wanted = np.clip([float(to_share.transform((right, end.y))[1]) for end in ends], 0, 1)
     size = min(LABEL, 0.92 * height * 72 / len(ends))
     order = np.lexsort((-np.arange(len(ends)), wanted))
-    placed = np.empty(len(ends))
-    placed[order] = spread(wanted[order], 1.12 * size / (height * 72))
+    placed, gap = np.empty(len(ends)), 1.12 * size / (height * 72)
+    placed[order] = spread(wanted[order], gap)
+    connected = len(ends) == 1 or np.ptp(wanted) >= gap
     for end, start, y in zip(ends, wanted, placed, strict=True):
         line = {name: end.lines[name] for name in ("color", "linestyle", "linewidth")}
-        leader = {"color": style.SOFT, "linewidth": 0.4, "alpha": 0.7}
-        for x, heights, drawn in (([1, 1.03], [start, y], leader), ([1.03, 1.1], [y, y], line)):
-            axes.plot(x, heights, transform=axes.transAxes, clip_on=False, in_layout=False, **drawn)
+        outside: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False, "in_layout": False}
+        if connected:
+            axes.plot([1, 1.03], [start, y], color=style.SOFT, linewidth=0.4, alpha=0.7, **outside)
+        axes.plot([1.03, 1.1], [y, y], **(line | outside))
         axes.text(1.115, y, end.text, transform=axes.transAxes, va="center", fontsize=size, color=style.INK)
+
+
+def draw_ceiling(axes: Axes, ceiling: float) -> None:
+    """Draw the ceiling of recall (`metrics.md`) as a dashed line with its value; nothing if it is unknown."""
+    if np.isfinite(ceiling):
+        axes.axhline(ceiling, color=style.INK, linewidth=0.8, linestyle="--", alpha=0.6)
+        place: dict[str, Any] = {"xytext": (2, 2), "textcoords": "offset points", "xycoords": ("axes fraction", "data")}
+        axes.annotate(f"ceiling {ceiling:.2f}", (0, ceiling), fontsize=6, in_layout=False, **place)
 
 
 def label_lowest(cells: NDArray[Any], count: int, label: str) -> None:

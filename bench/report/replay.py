@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from bench.evaluation.loader import POSE_COLUMNS, RunData
 from bench.evaluation.metrics import rmse_of_moments
 from bench.planning.catalog import Catalog
+from bench.storage.seeds import split_seed
 from common.errors import InputError
 from common.moments import moments
 from datasets.base import DataSet, NotEnoughPoints, PairSet
@@ -48,10 +49,11 @@ class ProblemReplay:
     def key(self, problem: str) -> ProblemKey:
         """Return the key of a problem of the run."""
         row = self.loaded.problems.iloc[self._rows[problem]]
-        *bounds, index = problem.removeprefix(f"{row['dataset']}/{row['condition']}/{row['points']}/").split("/")
+        alone, seed = split_seed(problem, int(row["seed"]))
+        *bounds, index = alone.removeprefix(f"{row['dataset']}/{row['condition']}/{row['points']}/").split("/")
         low, high = map(float, bounds[0].split("-")) if bounds else (0.0, 180.0)
         sampler = "none" if condition(row["condition"]).real else row["sampler"]
-        where = row["dataset"], row["condition"], int(row["points"]), int(index), int(row["seed"])
+        where = row["dataset"], row["condition"], int(row["points"]), int(index), seed
         return ProblemKey(*where, sampler=sampler, angles=(low, high))
 
     def problem(self, problem: str) -> Problem | None:

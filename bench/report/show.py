@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def write(
+def write_view(
     loaded: RunData, replay: ProblemReplay, name: str, methods: Sequence[str], criterion: Convention, folder: Path
 ) -> list[Path]:
     """Write page and picture of a problem to a folder and return the files, the page first.
@@ -74,7 +74,7 @@ def _selected(loaded: RunData, trials: pd.DataFrame, here: pd.DataFrame, criteri
     """Return the best methods of each kind of the problem's group that were run on the problem."""
     group = tuple(here.iloc[0][list(GROUP_KEY_COLUMNS)])
     own = select_group(trials, group)
-    summary = aggregate.summary(own.assign(as_good=np.nan, rival_ratio=np.nan), criterion)
+    summary = aggregate.summary(own.assign(**aggregate.FROM_CLOUDS), criterion)
     rows = group_records(summary, group)
     advice = recommend(rows, errors_of(own, criterion), aggregate.tables(loaded, criterion, trials)["timing"])
     run = set(map(str, here["method"]))

@@ -15,7 +15,7 @@ from bench.planning.catalog import Catalog
 from bench.report.embed import script_json
 from bench.report.ranking import MIN_PROBLEMS
 from bench.report.style import slug
-from bench.report.verify import digests
+from bench.report.verify import NOT_SOLVED, Verdict, digests
 from bench.storage import csv_writer
 from common.errors import InputError
 from common.files import write_atomically
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 TITLE = "Registration benchmark: results"
 VERDICT = "verify.json"
 """File in a run's folder with the output of `bench.py verify RUN --json`."""
-UNKNOWN = "unknown"
+UNKNOWN, UNVERIFIED, OBJECTS = "unknown", "unverified", "objects"
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Entry:
         device, processor: that the time was measured on.
         licence: of the data.
         run, commit, finished: name of the run, version of the benchmark, and time of the run's end.
-        verified: `verified`, `refused` or `unverified`.
+        verified: `verified`, `refused` or `unverified`, also if only the poses of this method were not solved again.
         latest: whether no later run has the method on these problems and this device; refused runs do not count.
     """
 
@@ -102,7 +102,13 @@ class Published:
     @property
     def status(self) -> str:
         """Verdict in a word."""
-        return str(self.verdict["verdict"]) if self.verdict else "unverified"
+        return str(self.verdict["verdict"]) if self.verdict else UNVERIFIED
+
+    def status_of(self, method: str) -> str:
+        """Verdict on a method in a word: `unverified` if the run is verified but for the poses of this method."""
+        findings = self.verdict["findings"] if self.verdict else []
+        open_to_doubt = {finding.get("method", "") for finding in findings if finding["check"] == NOT_SOLVED}
+        return UNVERIFIED if self.status == Verdict.VERIFIED and open_to_doubt & {"", method} else self.status
 
 
 def publish(folders: Sequence[Path], site: Path, catalog: Catalog, poses: bool = True) -> list[Path]:
@@ -111,7 +117,7 @@ def publish(folders: Sequence[Path], site: Path, catalog: Catalog, poses: bool =
     Raises:
         InputError: a folder holds no finished run, two runs have one name, or `site` holds other files.
     """
-    runs = [read(folder) for folder in folders]
+    runs = [read_published(folder) for folder in folders]
     names = [run.name for run in runs]
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise InputError(f"publish: two runs are named {join_names(twice)}; rename a folder")
@@ -140,7 +146,7 @@ def _check_site(site: Path) -> None:
         raise InputError(f"--site {site}: holds {join_names(names)}, and no site of this command; give a new folder")
 
 
-def read(folder: Path) -> Published:
+def read_published(folder: Path) -> Published:
     """Read the CSVs, `run.json` and `verify.json` of a run; no database is needed.
 
     Raises:
@@ -164,7 +170,10 @@ def _verdict(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         verdict: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        known = {"verdict", "findings", "files"} <= verdict.keys() and verdict["verdict"] in ("verified", "refused")
+        known = {"verdict", "findings", "files"} <= verdict.keys() and verdict["verdict"] in (
+            Verdict.VERIFIED,
+            Verdict.REFUSED,
+        )
     except (ValueError, AttributeError) as error:
         raise InputError(f"{path}: {error}; write it again with bench.py verify --json") from error
     return verdict if known and verdict["files"] == digests(folder) else None
@@ -199,7 +208,7 @@ def entries_of(run: Published, catalog: Catalog) -> Iterator[Entry]:
             run.name,
             str(here.get("commit", UNKNOWN)),
             str(facts.get("finished") or ""),
-            run.status,
+            run.status_of(row["method"]),
         )
 
 
@@ -215,7 +224,7 @@ def _times(timing: pd.DataFrame) -> dict[tuple[str, int], tuple[float, str, str 
 def _task(dataset: str, name: str) -> str:
     """Return the task of a group: objects under a condition, or a data set of real pairs."""
     first = split_list([name])[0]
-    return dataset if condition(first).real else f"objects, {first.split('[')[0]}"
+    return dataset if condition(first).real else f"{OBJECTS}, {first.split('[')[0]}"
 
 
 def _licence(dataset: str, catalog: Catalog) -> str:
@@ -236,6 +245,7 @@ def with_latest(entries: list[Entry]) -> list[Entry]:
     order = sorted(
         entries,
         key=lambda e: (
+            not e.task.startswith(OBJECTS),
             e.task,
             e.group,
             e.problem_set,
@@ -295,7 +305,7 @@ def trials_of(run: Published) -> dict[str, dict[str, Any]]:
     """Return by group the ids of its problems, and by method and repeat the status or error of each; None if not run."""
     trials = run.tables["trials"]
     group = trials["dataset"] + "/" + trials["condition"] + "/" + trials["points"].astype(str)
-    found: dict[str, dict[str, Any]] = {}
+    shown: dict[str, dict[str, Any]] = {}
     for name, rows in trials[trials["status"] != "skipped"].groupby(group):
         ids = sorted(rows["problem"].unique())
         methods: dict[str, list[Any]] = {}
@@ -305,8 +315,8 @@ def trials_of(run: Published) -> dict[str, dict[str, Any]]:
                 for problem, status, error in zip(own["problem"], own["status"], own["rmse"], strict=True)
             }
             methods[f"{method}\t{repeat}"] = [answers.get(problem) for problem in ids]
-        found[str(name)] = {"problems": ids, "methods": methods}
-    return found
+        shown[str(name)] = {"problems": ids, "methods": methods}
+    return shown
 
 
 def poses_of(run: Published) -> dict[str, list[float]]:

@@ -40,12 +40,12 @@ class SolvedAgain:
 
     Attributes:
         faults: outcomes that differ, on a machine like that of the run.
-        reasons: why outcomes were not solved again or cannot be judged.
+        reasons: methods with outcomes that were not solved again or cannot be judged, and why; "" for all methods.
         solved, equal, candidates: outcomes solved again, those of them that are equal, and all that could be solved.
     """
 
     faults: list[str] = field(default_factory=list)
-    reasons: list[str] = field(default_factory=list)
+    reasons: list[tuple[str, str]] = field(default_factory=list)
     solved: int = 0
     equal: int = 0
     candidates: int = 0
@@ -78,20 +78,21 @@ class SolveAgain:
         """Solve a sample of every method that is as it was in the run."""
         result = SolvedAgain()
         if self.budget_s <= 0:
-            result.reasons.append("no time was given for it")
+            result.reasons.append(("", "no time was given for it"))
             return result
         methods = [str(m) for m in self.loaded.run["methods"]]
         rows = self._repeatable()
         for number, name in enumerate(methods):
             own = rows[rows["method"] == name]
-            if not len(own):
-                continue
-            spec, reason = self._method(name)
+            spec, reason = self._method(name) if len(own) else (None, "no outcome is independent of time and memory")
             if spec is None:
-                result.reasons.append(f"{name}: {reason}")
+                result.reasons += [(name, reason)] if name not in self.loaded.run["unavailable"] else []
                 continue
             result.candidates += len(own)
+            before = result.solved
             self._solve(spec, own, self.budget_s / len(methods), number, result)
+            if result.solved == before:
+                result.reasons.append((name, "its problems cannot be generated here"))
         return result
 
     def _repeatable(self) -> pd.DataFrame:
@@ -143,7 +144,7 @@ class SolveAgain:
         domain = domain_of(dataset, condition(key.condition))
         kind = DataKind(config.get("kind") or dataset.kind)
         device = self._device() if is_gpu(spec.device_on(config["device"])) else CPU
-        return MethodSetup(spec, domain, device, config["threads"], config["seed"], kind)
+        return MethodSetup(spec, domain, device, config["threads"], key.seed, kind)
 
     def _device(self) -> str:
         """Return the device of the run if it can be used here, else the CPU."""
@@ -156,9 +157,10 @@ class SolveAgain:
         """Yield a fault if the weights that a method loads here are others than those of the run."""
         setups = self.loaded.run.get("setup", {})
         claimed = setups.get(f"{setup.method} on {setup.domain}", {})
-        for name, fact in ready.notes.items() if setups else ():
-            if name.split()[-1] == "sha256" and claimed.get(name) != fact:
-                yield f"{setup.method}: loads weights with the SHA-256 {str(fact)[:12]}, the run claims {claimed.get(name)}"
+        for name in ready.notes.keys() | claimed.keys() if setups else ():
+            if name.split()[-1] == "sha256" and claimed.get(name) != ready.notes.get(name):
+                loaded, other = (str(facts.get(name, "none"))[:12] for facts in (ready.notes, claimed))
+                yield f"{setup.method}: its weights have the SHA-256 {loaded} here, the run claims {other}"
 
     def _compare(
         self, spec: MethodSpec, stored: pd.Series[Any], problem: Problem, reply: Reply, result: SolvedAgain
@@ -174,7 +176,7 @@ class SolveAgain:
         ending = "another pose" if status == stored["status"] else f"{status}, not {stored['status']}"
         line = f"{spec} on {stored['problem']}: gives {ending}"
         if why := self._other_conditions(spec):
-            result.reasons.append(f"{line}, {why}")
+            result.reasons.append((spec.text, f"{line}, {why}"))
         else:
             result.faults.append(line)
 

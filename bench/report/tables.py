@@ -10,6 +10,7 @@ import numpy as np
 from bench.evaluation.aggregate import FAILURES, all_angles
 from bench.evaluation.conventions import Convention
 from bench.report import ranking, style
+from bench.report.estimated_symmetry import NOTE
 from bench.report.ranking import (
     GROUP_KEY_COLUMNS,
     CategoryTable,
@@ -82,12 +83,18 @@ def summary_table(
     heads += [f"{criterion.label} mean over answered [95\u00a0%]", f"{criterion.label} median"]
     fits = any(not np.isnan(row["recall_as_good"]) for row in rows)
     heads += ["recall as good"] * fits
-    heads += ["recall sym.", "RMSE sym. mean", "RRE median (°)", "RTE median", "time median (ms)", "p95 (ms)"]
-    heads += ["seed SD", "problem SD"]
+    estimated = any(not np.isnan(row["recall_symmetric_estimated"]) for row in rows)
+    heads += ["recall sym.", *["recall sym. (estimated)"] * estimated, "RMSE sym. mean"]
+    heads += ["RRE median (°)", "RTE median", "time median (ms)", "p95 (ms)", "seed SD", "problem SD"]
     shown = by_rank([row for row in rows if row["problems"]], order)
     on = devices or {}
-    body = [_summary_row(row, winners, criterion, beside, fits, on.get(str(row["method"]), CPU)) for row in shown]
-    notes = ceiling_note(rows), style.device_note(on.values()) if any(map(is_gpu, on.values())) else ""
+    extra = fits, estimated
+    body = [_summary_row(row, winners, criterion, beside, extra, on.get(str(row["method"]), CPU)) for row in shown]
+    notes = (
+        ceiling_note(rows),
+        NOTE if estimated else "",
+        style.device_note(on.values()) if any(map(is_gpu, on.values())) else "",
+    )
     return Table(group_title(group), heads, body, caption=" ".join(filter(None, notes)))
 
 
@@ -110,9 +117,10 @@ def _summary_row(
     winners: tuple[str | None, str | None],
     criterion: Convention,
     beside: Mapping[tuple[str, str], str],
-    fits: bool,
+    extra: tuple[bool, bool],
     device: str,
 ) -> list[TableCell]:
+    """Return the cells of a row; `extra`: whether the columns of poses as good and of estimated symmetries are shown."""
     m, method = criterion.metric, str(row["method"])
     mean = style.number(row[f"{m}_mean_answered"])
     if not np.isnan(row[f"{m}_mean_low"]):
@@ -130,8 +138,9 @@ def _summary_row(
         ),
         TableCell(mean, row[f"{m}_mean_answered"], method == winners[1], beside.get((method, "rmse"), "")),
         num(row[f"{m}_median"]),
-        *([num(row["recall_as_good"], 2)] if fits else []),
+        *([num(row["recall_as_good"], 2)] if extra[0] else []),
         num(row["recall_symmetric"], 2),
+        *([num(row["recall_symmetric_estimated"], 2)] if extra[1] else []),
         num(row["rmse_symmetric_mean_answered"]),
         num(row["rre_deg_median"], 2),
         num(row["rte_median"]),
@@ -318,11 +327,13 @@ OPTIONAL_TIMING_COLUMNS = {
 
 def stage_table(stages: pd.DataFrame) -> Table:
     """Build the table of median times of the stages that methods report."""
+    places = [name for name in ("device", "machine") if stages[name].nunique() > 1]
     rows = [
         [TableCell(str(r["method"])), count(r["points"]), TableCell(str(r["stage"])), num(r["time_ms_median"], 1)]
+        + [TableCell(str(r[name])) for name in places]
         for r in _records(stages)
     ]
-    return Table("Time by stage", ["method", "points", "stage", "time median (ms)"], rows)
+    return Table("Time by stage", ["method", "points", "stage", "time median (ms)", *places], rows)
 
 
 def convention_table(errors: pd.DataFrame, criteria: Mapping[str, Convention], summary: pd.DataFrame) -> Table:

@@ -19,6 +19,7 @@ from bench.report.panels import (
     KindPanel,
     LineEnd,
     columns_of,
+    draw_ceiling,
     kind_panels,
     label_ends,
     label_lowest,
@@ -188,7 +189,7 @@ def _trend_figure(
         left.set(title=panel.title, ylabel="recall", ylim=(-0.03, 1.03))
         right.set(ylabel=f"mean {criterion.label}, answered")
         _set_up_x(left, trend)
-        _draw_ceiling(left, ceiling)
+        draw_ceiling(left, ceiling)
         for row in panel.rows:
             own = data[data["method"] == row["method"]].sort_values("x")
             _draw_trend(left, right, own, lines_of_row(row))
@@ -228,11 +229,6 @@ def _mean_ends(data: pd.DataFrame, panel: KindPanel) -> list[LineEnd]:
         if len(own):
             ends.append(LineEnd(float(own["mean"].iloc[-1]), style.label(str(row["method"]), 22), lines_of_row(row)))
     return sorted(ends, key=lambda end: -end.y)
-
-
-def _draw_ceiling(axes: Axes, ceiling: float) -> None:
-    if np.isfinite(ceiling):
-        axes.axhline(ceiling, color=style.INK, linewidth=0.8, linestyle="--", alpha=0.6)
 
 
 def times_of(timing: pd.DataFrame, folder: Path) -> Iterator[FigureJob]:

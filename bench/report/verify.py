@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,7 @@ from bench.report.solve_again import SolveAgain
 from bench.storage.csv_writer import csv_text
 from bench.storage.database import ResultsDatabase
 from bench.storage.run_folder import DATABASE_NAME
+from bench.storage.seeds import split_seed
 from common.errors import InputError
 from common.text import join_names
 from datasets.conditions import condition
@@ -40,6 +41,8 @@ NOT_VERIFIABLE = (
     "whether seed, data sets and limits were chosen for their result",
 )
 """What no computation can check, listed in every verdict."""
+NOT_SOLVED = "poses not solved again"
+"""Check of the findings that leave a method, or all if none is named, without a verdict on its poses."""
 MAX_LISTED = 3
 """Entries listed in a finding."""
 
@@ -54,11 +57,12 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of one check: its name, its verdict, and what was compared or what differs."""
+    """Result of one check: its name, its verdict, what was compared or what differs, and the method if it is about one."""
 
     check: str
     verdict: Verdict
     detail: str
+    method: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,18 @@ class RunClaims:
         values: dict[str, Any] = self.loaded.run["config"]
         return values
 
+    @property
+    def seeds(self) -> list[int]:
+        """Seeds of the run; several if runs of different seeds were merged."""
+        return list(self.config.get("seeds", [self.config["seed"]]))
+
+    def problems_of(self, group: str) -> dict[int, list[str]]:
+        """Return the ids of a group's problems by seed, in order."""
+        ids: dict[int, list[str]] = {}
+        for problem in self.loaded.problems["problem"].iloc[self.groups[group]]:
+            ids.setdefault(split_seed(problem, self.config["seed"])[1], []).append(problem)
+        return ids
+
     @cached_property
     def accuracy(self) -> pd.DataFrame:
         """Outcomes of the accuracy phase, with their `group` (data set/condition/points) and text columns as text."""
@@ -121,13 +137,12 @@ class RunClaims:
         """Rows of the problems of each group, in the order of their ids; those of the timing phase are in no group."""
         low, high = self.config["angles"][0], self.config["angles"][-1]
         bounds = "" if (low, high) == (0.0, 180.0) else f"/{low:g}-{high:g}"
-        row = {str(name): i for i, name in enumerate(self.loaded.problems["problem"])}
         real = {g: condition(g.split("/")[-2]).real for g in self.loaded.run["problem_sets"]}
         stems = {group: group + ("" if is_real else bounds) for group, is_real in real.items()}
-        members = {
-            group: [i for name, i in row.items() if name.rsplit("/", 1)[0] == stem] for group, stem in stems.items()
-        }
-        return {group: rows for group, rows in members.items() if rows}
+        by_stem: dict[str, list[int]] = {}
+        for i, name in enumerate(self.loaded.problems["problem"]):
+            by_stem.setdefault(split_seed(str(name), 0)[0].rsplit("/", 1)[0], []).append(i)
+        return {group: by_stem[stem] for group, stem in stems.items() if stem in by_stem}
 
 
 def claims_of(folder: Path, catalog: Catalog) -> RunClaims:
@@ -165,7 +180,7 @@ def verify(request: VerifyRequest) -> list[Finding]:
     findings.append(_problems_finding(run))
     result = again.result()
     findings.append(_finding("poses solved again", result.faults, result.summary, verified=result.solved > 0))
-    findings += [Finding("poses not solved again", Verdict.UNVERIFIED, reason) for reason in result.reasons]
+    findings += [Finding(NOT_SOLVED, Verdict.UNVERIFIED, why, method) for method, why in result.reasons]
     return findings + [Finding("claims", Verdict.UNVERIFIED, f"not verifiable: {name}") for name in NOT_VERIFIABLE]
 
 
@@ -187,6 +202,8 @@ def run_json_faults(run: RunClaims) -> Iterator[str]:
         yield f"run.json cannot be read ({error})"
         return
     stored = json.loads(json.dumps(run.loaded.run))
+    if isinstance(schema := written.get("schema"), int) and 0 < schema <= stored["schema"]:
+        stored["schema"] = schema  # the CSVs may be of an earlier version; the facts of a database are of the latest
     for name, fact in stored.items():
         if written.get(name) != fact and (name in written or name not in ADDED_FACTS):
             yield f"{name} differs from the database"
@@ -206,13 +223,16 @@ def problem_set_faults(run: RunClaims) -> Iterator[str]:
     claimed: dict[str, str] = run.loaded.run["problem_sets"]
     yield from (f"{name}: has no stored problem" for name in claimed if name not in run.groups)
     for name, rows in run.groups.items():
-        ids = run.loaded.problems["problem"].iloc[rows]
-        indices = sorted(int(text.rsplit("/", 1)[1]) for text in ids)
-        if indices != list(range(len(indices))):
-            yield f"{name}: problems are missing among the first {indices[-1] + 1}"
+        by_seed = run.problems_of(name)
+        if {*by_seed} != {*run.seeds}:
+            yield f"{name}: has problems of the seeds {[*by_seed]}, not of {run.seeds}"
         real = condition(str(run.loaded.problems["condition"].iloc[rows[0]])).real
-        if not real and len(indices) != run.config["problems"]:
-            yield f"{name}: has {len(indices)} problems; the configuration has {run.config['problems']}"
+        for ids in by_seed.values():
+            indices = sorted(int(text.rsplit("/", 1)[1]) for text in ids)
+            if indices != list(range(len(indices))):
+                yield f"{name}: problems are missing among the first {indices[-1] + 1}"
+            if not real and len(indices) != run.config["problems"]:
+                yield f"{name}: has {len(indices)} problems; the configuration has {run.config['problems']}"
         if problem_set_sha256(run.loaded.problems["digest"].iloc[rows]) != claimed.get(name):
             yield f"{name}: its problems have another SHA-256 than the run claims"
 
@@ -224,13 +244,14 @@ def completeness_faults(run: RunClaims) -> Iterator[str]:
     named |= {ORACLE} if config["oracle"] else set()
     yield from (f"{m}: is not in the configuration" for m in sorted({*table["method"]} - named))
     random = {name: facts["random"] for name, facts in run.loaded.run["methods"].items()}
-    counted = table.groupby(["method", "group"])["problem"].nunique()
+    solved = table.groupby(["method", "group"])["problem"].agg(set).to_dict()
     for method in sorted(named):
         for group in _required_groups(run, method):
-            few = counted.get((method, group), 0)
-            limit = len(run.groups[group]) if method == ORACLE else _limit(config, method, len(run.groups[group]))
-            if few != limit:
-                yield f"{method} has outcomes of {few} problems of {group}, not of {limit}"
+            found, required = solved.get((method, group), set()), _required_problems(run, method, group)
+            if len(found) != len(required):
+                yield f"{method} has outcomes of {len(found)} problems of {group}, not of {len(required)}"
+            elif found != required:
+                yield f"{method} lacks an outcome of {min(required - found)}, and has one of {min(found - required)}"
             elif wrong := _wrong_repeats(run, method, group, config.get("repeats", 1) if random.get(method) else 1):
                 yield wrong
 
@@ -246,8 +267,18 @@ def _required_groups(run: RunClaims, method: str) -> list[str]:
     return [name for name in run.groups if name in has or name in main]
 
 
+def _required_problems(run: RunClaims, method: str, group: str) -> set[str]:
+    """Return the problems of a group that a method gets: of each seed the first ones, for the control `oracle` all."""
+    by_seed = run.problems_of(group).values()
+    return {
+        problem
+        for ids in by_seed
+        for problem in (ids if method == ORACLE else ids[: _limit(run.config, method, len(ids))])
+    }
+
+
 def _limit(config: dict[str, Any], method: str, problems: int) -> int:
-    """Return how many problems of a group a method gets, see `RunConfig.limit`."""
+    """Return how many problems of a group and a seed a method gets, see `RunConfig.limit`."""
     first = method.split("+")[0].split("[")[0]
     share = config["limits"].get(method, config["limits"].get(first, 1.0))
     return min(max(1, round(config["problems"] * share)), problems)
@@ -268,7 +299,8 @@ def _wrong_repeats(run: RunClaims, method: str, group: str, repeats: int) -> str
 def outcome_faults(run: RunClaims) -> Iterator[str]:
     """Yield outcomes that contradict themselves: other seeds, a control that is not the truth, an `ok` without a pose."""
     table = run.accuracy
-    if len(other := table[table["seed"] != run.config["seed"]]):
+    seeds = table["problem"].map(lambda problem: split_seed(problem, run.config["seed"])[1])
+    if len(other := table[table["seed"] != seeds]):
         yield f"{other['method'].iloc[0]} on {other['problem'].iloc[0]}: has the seed of another run"
     frame = aggregate.trials(run.loaded)
     claimed = table["status"].to_numpy()
@@ -318,7 +350,9 @@ def _table_differences(name: str, frame: pd.DataFrame, written: pd.DataFrame) ->
 
 
 REQUESTED_COLUMNS = frozenset(
-    "as_good rival_ratio recall_as_good recall_as_good_low recall_as_good_high ceiling unambiguous ceiling_problems".split()
+    "as_good rival_ratio recall_as_good recall_as_good_low recall_as_good_high ceiling unambiguous ceiling_problems "
+    "symmetry_estimated rmse_symmetric_estimated recall_symmetric_estimated recall_symmetric_estimated_low "
+    "recall_symmetric_estimated_high".split()
 )
 """Columns that a report computes on request only."""
 
@@ -387,13 +421,13 @@ def run(request: VerifyRequest, console: Console, as_json: bool) -> bool:
     refused = [finding for finding in findings if finding.verdict is Verdict.REFUSED]
     if as_json:
         verdict = Verdict.REFUSED if refused else Verdict.VERIFIED
-        rows = [{"check": f.check, "verdict": f.verdict, "detail": f.detail} for f in findings]
+        rows = [asdict(finding) for finding in findings]
         files = digests(request.folder)
         print(json.dumps({"run": request.folder.name, "verdict": verdict, "files": files, "findings": rows}, indent=2))
         return not refused
     table = Table("check", "verdict", "detail", box=None)
     for finding in findings:
-        table.add_row(finding.check, finding.verdict, finding.detail)
+        table.add_row(finding.check, finding.verdict, ": ".join(filter(None, (finding.method, finding.detail))))
     console.print(table)
     verdict_line = (
         f"refused: {join_names([f.check for f in refused])}" if refused else "verified, except for what is listed"

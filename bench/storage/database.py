@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS outcomes (
     seed INTEGER, status TEXT, pose BLOB, time_ms REAL, peak_mb REAL, device TEXT, threads INTEGER, message TEXT,
     stages TEXT, notes TEXT, PRIMARY KEY (phase, method, problem, repeat));
 """
-SCHEMA = 5
+SCHEMA = 6
 """Version of tables, `run.json` and CSVs, see docs/schema.md; the SQLite header field `user_version` holds it since version 5."""
 _ADDED_COLUMNS = {
     "outcomes": {"batch": ("INTEGER", "1"), "gpu_memory_mb": ("REAL", "NULL"), "machine": ("TEXT", "''")},
@@ -57,12 +57,11 @@ OUTCOME = (
     "phase method problem repeat kind dataset condition points seed status pose time_ms peak_mb device threads".split()
 )
 OUTCOME += ["message", "stages", "notes", *_ADDED_COLUMNS["outcomes"]]
-"""Columns of the outcomes table, in the order of `Row`."""
+"""Columns of the outcomes table, in the order in which they are written."""
 MAX_FACT = 1_000_000
 """Maximum length of a text among the facts of a run, such as its command line."""
-_PLACEHOLDERS = ",".join("?" * len(OUTCOME))
 Row = tuple[Any, ...]
-"""Values of `OUTCOME` of one outcome."""
+"""Values of `OUTCOME` of one outcome, or of `PROBLEM` of one problem."""
 COMMIT_INTERVAL_S = 1.0
 """Work of methods, or time, in seconds after which outcomes are committed."""
 
@@ -246,7 +245,13 @@ class ResultsDatabase:
 
     def add_problems(self, problems: Iterable[Problem]) -> None:
         """Store the ground truth, tags and evaluation points of problems."""
-        rows = [
+        with self.db:
+            self._insert("problems", PROBLEM, self.problem_rows(problems))
+
+    @staticmethod
+    def problem_rows(problems: Iterable[Problem]) -> list[Row]:
+        """Return the rows of problems, values of `PROBLEM`."""
+        return [
             (
                 *(p.key.id, p.key.dataset, p.key.condition, p.key.points),
                 *(clean_json(p.tags[t]) for t in _TAGS),
@@ -256,9 +261,6 @@ class ResultsDatabase:
             )
             for p in problems
         ]
-        places = ",".join("?" * len(PROBLEM))
-        with self.db:
-            self.db.executemany(f"INSERT OR REPLACE INTO problems ({', '.join(PROBLEM)}) VALUES ({places})", rows)
 
     def finished_keys(self, phase: str) -> set[tuple[str, str, int]]:
         """Return (method, problem, repeat) of the outcomes of a phase.
@@ -291,12 +293,15 @@ class ResultsDatabase:
             for o in outcomes
         ]
 
-    def add_rows(self, rows: Iterable[Row]) -> None:
-        """Store rows of any methods and groups in one commit, which waits for the disk."""
+    def add_rows(self, rows: Iterable[Row], problems: Iterable[Row] = ()) -> None:
+        """Store rows of outcomes of any methods and groups, and of problems, in one commit, which waits for the disk."""
         with self.db:
-            self.db.executemany(
-                f"INSERT OR REPLACE INTO outcomes ({', '.join(OUTCOME)}) VALUES ({_PLACEHOLDERS})", rows
-            )
+            self._insert("problems", PROBLEM, problems)
+            self._insert("outcomes", OUTCOME, rows)
+
+    def _insert(self, table: str, columns: list[str], rows: Iterable[Row]) -> None:
+        places = ",".join("?" * len(columns))
+        self.db.executemany(f"INSERT OR REPLACE INTO {table} ({', '.join(columns)}) VALUES ({places})", rows)
 
 
 class OutcomeBuffer:
@@ -313,6 +318,7 @@ class OutcomeBuffer:
     def __init__(self, database: ResultsDatabase, on_commit: Callable[[int, str], None]) -> None:
         self.database, self.on_commit = database, on_commit
         self.rows: list[Row] = []
+        self.problems: list[Row] = []
         self.work_s, self.last_commit = 0.0, time.monotonic()
 
     def __enter__(self) -> OutcomeBuffer:
@@ -321,9 +327,15 @@ class OutcomeBuffer:
     def __exit__(self, *_: object) -> None:
         self.commit("")
 
-    def add(self, outcomes: list[Outcome], kind: str, group: tuple[str, str, int], what: str) -> None:
-        """Add outcomes of one method on problems of one group; commit if `COMMIT_INTERVAL_S` of work or time is reached."""
+    def add(
+        self, outcomes: list[Outcome], kind: str, group: tuple[str, str, int], what: str, problems: Iterable[Row] = ()
+    ) -> None:
+        """Add outcomes of one method on problems of one group, and rows of problems that are not stored yet.
+
+        Commit if `COMMIT_INTERVAL_S` of work or time is reached.
+        """
         self.rows += self.database.rows(outcomes, kind, group)
+        self.problems += problems
         self.work_s += sum(o.time_ms for o in outcomes) / 1e3
         full = not self.work_s < COMMIT_INTERVAL_S  # also if the time of a failed call is NaN
         if full or time.monotonic() - self.last_commit > COMMIT_INTERVAL_S:
@@ -332,9 +344,10 @@ class OutcomeBuffer:
     def commit(self, what: str) -> None:
         """Store the outcomes of the buffer."""
         if self.rows:
-            self.database.add_rows(self.rows)
+            self.database.add_rows(self.rows, self.problems)
             self.on_commit(len(self.rows), what)
-        self.rows, self.work_s, self.last_commit = [], 0.0, time.monotonic()
+        self.rows, self.problems = [], []
+        self.work_s, self.last_commit = 0.0, time.monotonic()
 
 
 def _open_to_write(path: Path) -> sqlite3.Connection:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bench.storage.database import OUTCOME, PROBLEM, ResultsDatabase, Row
+from bench.storage.seeds import split_seed, with_seed
 from common.errors import InputError
 
 _CHUNK = 1_000
@@ -19,24 +20,35 @@ class Union:
 
     Args:
         target: a new database.
+        seed: first seed of the whole run; problems of other seeds get ids that name theirs.
     """
 
-    def __init__(self, target: ResultsDatabase) -> None:
-        self.target = target
+    def __init__(self, target: ResultsDatabase, seed: int) -> None:
+        self.target, self.seed = target, seed
         self.added: list[tuple[str, ResultsDatabase]] = []
 
-    def add(self, name: str, source: ResultsDatabase) -> None:
-        """Add problems and outcomes of a run; a row that exists already is left out, a skipped outcome gives way to any other.
+    def add(self, name: str, source: ResultsDatabase, seed: int) -> None:
+        """Add problems and outcomes of a run and its first seed.
+
+        A row that exists already is left out; a skipped outcome gives way to any other.
 
         Raises:
             InputError: another run has another problem of the same id, or another outcome of the same call.
         """
         with self.target.db:
             for rows in _chunks(source.db, "problems", PROBLEM):
-                self._add_problems(name, rows)
+                self._add_problems(name, self._named(rows, PROBLEM.index("problem"), seed))
             for rows in _chunks(source.db, "outcomes", OUTCOME):
-                self._add_outcomes(name, rows)
+                self._add_outcomes(name, self._named(rows, _AT["problem"], seed))
         self.added.append((name, source))
+
+    def _named(self, rows: list[Row], at: int, seed: int) -> list[Row]:
+        """Return rows of a run with its first seed, with the ids that their problems have in the whole run."""
+        if seed == self.seed and not any("/seed=" in row[at] for row in rows):
+            return rows
+        alone = [split_seed(row[at], seed) for row in rows]
+        ids = [problem if own == self.seed else with_seed(problem, own) for problem, own in alone]
+        return [(*row[:at], name, *row[at + 1 :]) for row, name in zip(rows, ids, strict=True)]
 
     def _add_problems(self, name: str, rows: list[Row]) -> None:
         if self._insert("problems", PROBLEM, rows):
@@ -56,12 +68,12 @@ class Union:
         where = " AND ".join(f"{column} = ?" for column in _KEY)
         for row in rows:
             key = tuple(row[_AT[column]] for column in _KEY)
-            found = self.target.db.execute(f"SELECT {', '.join(OUTCOME)} FROM outcomes WHERE {where}", key).fetchone()
-            if found == row or row[_AT["status"]] == "skipped":
+            stored = self.target.db.execute(f"SELECT {', '.join(OUTCOME)} FROM outcomes WHERE {where}", key).fetchone()
+            if stored == row or row[_AT["status"]] == "skipped":
                 continue
-            if found[_AT["status"]] != "skipped":
+            if stored[_AT["status"]] != "skipped":
                 other = self._first_with(f"SELECT 1 FROM outcomes WHERE status != 'skipped' AND {where}", key)
-                raise InputError(f"{other} and {name}: {_conflict(found, row)}; leave one of them out")
+                raise InputError(f"{other} and {name}: {_conflict(stored, row)}; leave one of them out")
             self.target.add_rows([row])
 
     def _insert(self, table: str, columns: list[str], rows: list[Row]) -> bool:
@@ -81,14 +93,14 @@ def _chunks(db: sqlite3.Connection, table: str, columns: list[str]) -> Iterator[
         yield rows
 
 
-def _conflict(found: Row, row: Row) -> str:
+def _conflict(stored: Row, row: Row) -> str:
     """Describe two different outcomes of one call."""
     phase, method, problem, repeat = (row[_AT[name]] for name in _KEY)
     call = f"{method} on {problem} ({phase}, repeat {repeat})"
-    if found[_AT["status"]] != row[_AT["status"]]:
-        return f"{call} ended with {found[_AT['status']]} and with {row[_AT['status']]}"
-    if found[_AT["pose"]] != row[_AT["pose"]]:
+    if stored[_AT["status"]] != row[_AT["status"]]:
+        return f"{call} ended with {stored[_AT['status']]} and with {row[_AT['status']]}"
+    if stored[_AT["pose"]] != row[_AT["pose"]]:
         return f"{call} has two poses"
-    if found[_AT["time_ms"]] != row[_AT["time_ms"]]:
+    if stored[_AT["time_ms"]] != row[_AT["time_ms"]]:
         return f"{call} was run twice: the same pose, other times"
     return f"{call} has two outcomes"

@@ -160,11 +160,11 @@ def _without_sentinels(geometry: Geometry) -> Geometry:
 def _most_frequent(points: Array) -> NDArray[np.bool_] | None:
     """Return which rows (N,) are the most frequent point, if these are a tenth or more, at least 3, and not all."""
     least = max(MIN_POINTS, SENTINEL_SHARE * len(points))
-    found = [rows for rows in _repeated(points, np.arange(len(points)), 0, least) if len(rows) < len(points)]
-    if not found:
+    candidates = [rows for rows in _repeated(points, np.arange(len(points)), 0, least) if len(rows) < len(points)]
+    if not candidates:
         return None
     is_repeated = np.zeros(len(points), dtype=np.bool_)
-    is_repeated[max(found, key=len)] = True
+    is_repeated[max(candidates, key=len)] = True
     return is_repeated
 
 
@@ -174,7 +174,7 @@ def _repeated(points: Array, rows: NDArray[np.intp], axis: int, least: float) ->
         return [rows]
     values, counts = np.unique(points[rows, axis], return_counts=True)
     groups = [rows[points[rows, axis] == value] for value in values[counts >= least]]
-    return [found for group in groups for found in _repeated(points, group, axis + 1, least)]
+    return [repeated for group in groups for repeated in _repeated(points, group, axis + 1, least)]
 
 
 def _left_out(geometry: Geometry, rows: NDArray[np.bool_], what: str) -> Geometry:

@@ -44,7 +44,7 @@ def read_las(file: Path) -> Geometry:
         raise MalformedFile(f"header declares {count} points from byte {start}, but the file holds {there}")
     if data[25] < 3 and data[start + count * size :].strip(b"\0"):
         raise MalformedFile(f"header declares {count} points, but {len(data) - start - count * size} more bytes follow")
-    return _points(
+    return _scaled_points(
         data[start : start + count * size], count, size, format_id, np.array(struct.unpack_from("<6d", data, 131))
     )
 
@@ -57,7 +57,7 @@ def _count(data: bytes) -> int:
     return count
 
 
-def _points(
+def _scaled_points(
     body: bytes, count: int, size: int, format_id: int, transform: np.ndarray[tuple[int], np.dtype[np.float64]]
 ) -> Geometry:
     """Return the cloud of point records; `transform` has the scales and the offsets (6,)."""

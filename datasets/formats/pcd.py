@@ -92,7 +92,7 @@ def _header(data: bytes) -> Header:
     encoding = " ".join(entries["DATA"]).lower()
     if encoding not in ("ascii", "binary", "binary_compressed"):
         raise MalformedFile(f"header has DATA {encoding[:40]}, not ascii, binary or binary_compressed")
-    return Header(_fields(names, entries), _points(entries), encoding, start)
+    return Header(_fields(names, entries), _point_count(entries), encoding, start)
 
 
 def _fields(names: list[str], entries: dict[str, list[str]]) -> list[Field]:
@@ -121,7 +121,7 @@ def _whole(name: str, words: list[str], expected: int) -> list[int]:
     return [int(word) for word in words]
 
 
-def _points(entries: dict[str, list[str]]) -> int:
+def _point_count(entries: dict[str, list[str]]) -> int:
     """Return the number of points, from POINTS, or WIDTH and HEIGHT."""
     width = _whole("WIDTH", entries["WIDTH"], 1)[0] if "WIDTH" in entries else None
     height = _whole("HEIGHT", entries["HEIGHT"], 1)[0] if "HEIGHT" in entries else 1

@@ -264,17 +264,17 @@ def write_ply(
 
     Coordinates are in double precision, so that map coordinates keep millimetres.
     """
-    vertex = _rows({**{axis: points[:, k] for k, axis in enumerate("xyz")}, **(columns or {})}, len(points))
+    vertex = _records({**{axis: points[:, k] for k, axis in enumerate("xyz")}, **(columns or {})}, len(points))
     head = ["ply", "format binary_little_endian 1.0", *_declared("vertex", vertex)]
     if faces is None:
         file.write_bytes("\n".join([*head, "end_header", ""]).encode() + vertex.tobytes())
         return
-    columns_of_faces = _rows(dict(faces.columns), len(faces.sizes))
+    columns_of_faces = _records(dict(faces.columns), len(faces.sizes))
     head += [*_declared("face", columns_of_faces), "property list int int vertex_indices", "end_header", ""]
     file.write_bytes("\n".join(head).encode() + vertex.tobytes() + _face_bytes(columns_of_faces, faces))
 
 
-def _rows(columns: Mapping[str, NDArray[Any]], count: int) -> NDArray[Any]:
+def _records(columns: Mapping[str, NDArray[Any]], count: int) -> NDArray[Any]:
     """Return columns as a structured array (count,) of types that PLY files have."""
     kinds = {n: v.dtype.str[1:] if v.dtype.str[1:] in WRITTEN else "f8" for n, v in columns.items()}
     rows = np.zeros(count, np.dtype([(name, "<" + kind) for name, kind in kinds.items()]))

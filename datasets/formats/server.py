@@ -65,7 +65,7 @@ def _limit(seconds: float, most_bytes: int) -> None:
 def _answer(request: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:
     """Read a file; return the reply and its arrays. A fault is the reply's `error`, and its class `kind`."""
     try:
-        result = load(request["function"], Path(request["file"]), request["arguments"])
+        result = load_array(request["function"], Path(request["file"]), request["arguments"])
     except MalformedFile as error:
         return {"error": str(error), "kind": type(error).__name__}, {}
     except ImportError as error:
@@ -88,7 +88,7 @@ def _answer(request: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:
     return meta, {name: np.asarray(array, order="C") for name, array in result.items()}
 
 
-def load(function: str, file: Path, arguments: list[str]) -> Geometry | Arrays:
+def load_array(function: str, file: Path, arguments: list[str]) -> Geometry | Arrays:
     """Call a reader, written as `module:function`, with a file; a geometry is checked."""
     module, name = function.split(":")
     with warnings.catch_warnings(), np.errstate(all="ignore"):

@@ -44,8 +44,8 @@ def axes_of(names: list[str]) -> list[int] | None:
     >>> axes_of(["id", "x", "y", "z"]), axes_of(["x", "y", "intensity"])
     ([1, 2, 3], None)
     """
-    found = [axis_of(name) for name in names]
-    return [found.index(axis) for axis in range(3)] if set(found) >= {0, 1, 2} else None
+    axes = [axis_of(name) for name in names]
+    return [axes.index(axis) for axis in range(3)] if set(axes) >= {0, 1, 2} else None
 
 
 def counts_rows(column: NDArray[Any]) -> bool:

@@ -48,7 +48,7 @@ def read_text(file: Path) -> Geometry:
     ]
     comma, remark = _comma([row for row in body[: 2 * SAMPLED_ROWS] if row][:SAMPLED_ROWS])
     rows = [_spaced(row, comma) for row in body]
-    table, kept, left = _numbers(rows, first)
+    table, kept, left = _parsed(rows, first)
     if count is not None and count != len(table):
         raise MalformedFile(f"line {first} announces {count} points, but {len(table)} rows follow")
     names = _names_of(header, comma, table, kept, left)
@@ -160,7 +160,7 @@ def _spaced(row: str, comma: str) -> str:
     return row
 
 
-def _numbers(rows: list[str], first: int) -> tuple[NDArray[np.float64], list[int], str]:
+def _parsed(rows: list[str], first: int) -> tuple[NDArray[np.float64], list[int], str]:
     """Return the numbers (N, k) of rows, the columns that hold them, and a remark on columns of text, which are left out.
 
     Raises:

@@ -85,7 +85,7 @@ class Room:
         """All triangles (T, 3, 3)."""
         return join(*self.parts)
 
-    def fits(self, mesh: Mesh, gap: float = 0.02) -> bool:
+    def has_space_for(self, mesh: Mesh, gap: float = 0.02) -> bool:
         """Return whether a mesh is inside the room and its bounding box meets no other piece."""
         (x0, y0, _), (x1, y1, _) = mesh.min(axis=(0, 1)), mesh.max(axis=(0, 1))
         inside = x0 > -0.01 and y0 > -0.01 and x1 < self.width + 0.01 and y1 < self.length + 0.01
@@ -93,7 +93,7 @@ class Room:
             x0 < b + gap and x1 > a - gap and y0 < d + gap and y1 > c - gap for a, b, c, d, _ in self.taken
         )
 
-    def add(self, mesh: Mesh) -> None:
+    def put(self, mesh: Mesh) -> None:
         """Add a piece that covers the floor."""
         (x0, y0, _), (x1, y1, z1) = mesh.min(axis=(0, 1)), mesh.max(axis=(0, 1))
         self.parts.append(mesh)
@@ -151,8 +151,8 @@ def _at_wall(rng: Random, room: Room, kind: Kind, category: str, doors: dict[int
         lift = 1.5 if category == "range_hood" else 0.0
         local = move(mesh, x - low[0], -deep - low[1] - rng.uniform(0, 0.05), lift)
         placed = to_side(local, side, room.width, room.length)
-        if room.fits(placed):
-            room.add(placed)
+        if room.has_space_for(placed):
+            room.put(placed)
             if category in TABLES or category == "counter":
                 _clutter(rng, room, kind, placed, 0.9 if category == "counter" else tall)
             return
@@ -196,8 +196,8 @@ def _try(rng: Random, room: Room, mesh: Mesh) -> Mesh | None:
     for _ in range(10):
         turned = turn(mesh, "z", rng.uniform(0, 2 * np.pi))
         placed = move(turned, rng.uniform(0.2, room.width - 0.2), rng.uniform(0.2, room.length - 0.2))
-        if room.fits(placed):
-            room.add(placed)
+        if room.has_space_for(placed):
+            room.put(placed)
             return placed
     return None
 

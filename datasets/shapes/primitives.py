@@ -90,19 +90,27 @@ def boxes(low: ArrayLike, high: ArrayLike) -> Mesh:
 
 def columns(*coordinates: ArrayLike) -> Array:
     """Broadcast coordinates against each other and stack them as columns: (n, 3) from three."""
-    return np.stack(np.broadcast_arrays(*(np.asarray(c, dtype=np.float64) for c in coordinates)), axis=-1)
+    columns = np.empty((*np.broadcast_shapes(*map(np.shape, coordinates)), len(coordinates)))
+    for axis, values in enumerate(coordinates):
+        columns[..., axis] = values
+    return columns
 
 
 def sheet(grid: Array) -> Mesh:
     """Build the open surface through a grid of points (m, n, 3)."""
     a, b, c, d = grid[:-1, :-1], grid[1:, :-1], grid[1:, 1:], grid[:-1, 1:]
-    return np.stack([a, b, c, a, c, d], axis=2).reshape(-1, 3, 3)
+    corners = np.empty((*a.shape[:2], 6, 3))
+    for k, corner in enumerate((a, b, c, a, c, d)):
+        corners[:, :, k] = corner
+    return corners.reshape(-1, 3, 3)
 
 
 def fan(ring: Array, centre: Array | None = None) -> Mesh:
     """Build the surface from a closed ring of points (n, 3) to a point (by default their mean) that sees all of it."""
     apex = portable.mean(ring) if centre is None else centre
-    return np.stack([ring, np.roll(ring, -1, axis=0), np.broadcast_to(apex, ring.shape)], axis=1)
+    mesh = np.empty((len(ring), 3, 3))
+    mesh[:, 0], mesh[:-1, 1], mesh[-1, 1], mesh[:, 2] = ring, ring[1:], ring[0], apex
+    return mesh
 
 
 def loft(sections: Array, caps: bool = True) -> Mesh:
@@ -126,10 +134,10 @@ def plane_normal(points: Array) -> Array:
     """Return the unit normal (3,) of the plane of points (k, 3); of points on a line, one of the directions across it."""
     away = points - points[0]
     span = away[np.argmax(portable.dot(away, away))]
-    across = np.cross(span, away)
+    across = portable.cross(span, away)
     normal = across[np.argmax(portable.dot(across, across))]
     if portable.norm(normal) < 1e-9 * portable.dot(span, span):
-        normal = np.cross(span, np.eye(3)[np.argmin(np.abs(span))])
+        normal = portable.cross(span, np.eye(3)[np.argmin(np.abs(span))])
     return unit(normal)
 
 
@@ -211,8 +219,8 @@ def rods(start: ArrayLike, end: ArrayLike, radius: ArrayLike, end_radius: ArrayL
     a, b = np.broadcast_arrays(np.atleast_2d(np.asarray(start, float)), np.atleast_2d(np.asarray(end, float)))
     along = unit(b - a)
     helper = np.where(np.abs(along[:, :1]) < 0.8, [1.0, 0.0, 0.0], [0.0, 1.0, 0.0])
-    v = unit(np.cross(along, helper))
-    u = np.cross(v, along)
+    v = unit(portable.cross(along, helper))
+    u = portable.cross(v, along)
     ring = _circle(n)[:, 0, None, None] * u + _circle(n)[:, 1, None, None] * v
     first = np.broadcast_to(np.asarray(radius, dtype=np.float64), len(a))[:, None]
     last = first if end_radius is None else np.broadcast_to(np.asarray(end_radius, dtype=np.float64), len(a))[:, None]
@@ -226,7 +234,7 @@ def tube(path: ArrayLike, radius: ArrayLike, n: int = 8) -> Mesh:
     points = np.asarray(path, dtype=np.float64)
     along = unit(np.gradient(points, axis=0))
     normal = plane_normal(points)
-    side = np.cross(along, normal)
+    side = portable.cross(along, normal)
     ring = _circle(n)
     thick = np.broadcast_to(np.asarray(radius, dtype=np.float64), len(points))[:, None, None]
     offset = ring[None, :, :1] * side[:, None] + ring[None, :, 1:] * normal

@@ -12,7 +12,7 @@ from bench.report import figures, ranking, style
 from bench.report.recommendation import recommend
 from bench.report.selection import best_of_each_kind
 from bench.report.tables import group_records
-from docs.scripts.make_choosing import read
+from docs.scripts.make_choosing import read_tables
 from docs.scripts.pictures import save
 
 GROUP = ("modelnet40", "resampled", 512)
@@ -20,7 +20,7 @@ GROUP = ("modelnet40", "resampled", 512)
 
 def main(folder: Path, file: Path) -> None:
     """Draw the CDFs of the best methods of each kind, at most eight, on the problems without shared points."""
-    summary, trials, timing = read(folder)
+    summary, trials, timing = read_tables(folder)
     columns = [*summary.columns, *(n for n in ("ceiling_problems", "ceiling") if n not in summary)]
     rows = group_records(summary.reindex(columns=columns).fillna({"ceiling_problems": 0}), GROUP)
     errors = ranking.errors_of(ranking.select_group(trials, GROUP), DEFAULT)

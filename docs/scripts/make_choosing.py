@@ -21,12 +21,14 @@ from bench.report.tables import groups_of
 PAGE = Path(__file__).resolve().parents[1] / "choosing.md"
 RUNS = ("reference-scans", "reference")
 """Names of the runs of the page, in its order."""
+BUDGETS_MS = (10, 50, 200)
+"""Times within which the best method of each group is named."""
 BEGIN, END = "<!-- begin: ", "<!-- end -->"
 
 
 def tables(summary: pd.DataFrame, trials: pd.DataFrame, timing: pd.DataFrame, run: str) -> str:
     """Return a table per problem group, in the order of the ranking, with the recommendation above it."""
-    parts = [f"Run `{run}`, {summary['problems'].max()} problems per group; slow methods have fewer.\n"]
+    parts = [f"Run `{run}`, up to {summary['problems'].max()} problems per group.\n"]
     for group in groups_of(summary):
         shown = ranking.select_group(summary, group)
         rows = {str(r["method"]): r for r in ranking.display_rows(shown) if r["problems"] and r["kind"] != "control"}
@@ -38,20 +40,36 @@ def tables(summary: pd.DataFrame, trials: pd.DataFrame, timing: pd.DataFrame, ru
 def _table(group: ranking.GroupKey, rows: dict[str, Mapping[Any, Any]], recommendation: Recommendation) -> str:
     order = recommendation.ranking
     how = "timed alone" if recommendation.alone else "during the run"
-    head = [f"| method | recall (95 %) | RMSE, median | ms, {how} | problems |", "|---|---|---|---|---|"]
+    head = [
+        f"| method | recall (95 %) | RMSE, median | ms, {how} | problems | without a pose |",
+        "|---|---|---|---|---|---|",
+    ]
     lines = [_line(rows[m], recommendation.ms) for m in [*order.methods, *order.few]] if order else []
     title = f"## {group[0]}, {group[1]}, {group[2]} points\n"
-    return "\n".join([title, f"{recommendation.sentence(named='**{}**'.format)}\n", *head, *lines, ""])
+    advice = f"{recommendation.sentence(named='**{}**'.format)} {_within_budgets(recommendation)}\n"
+    return "\n".join([title, advice, *head, *lines, ""])
+
+
+def _within_budgets(recommendation: Recommendation) -> str:
+    """Return a sentence with the highest recall that a method has within each time."""
+    parts = []
+    for budget in BUDGETS_MS:
+        methods = recommendation.ranking.methods if recommendation.ranking else ()
+        fast = [m for m in methods if recommendation.ms.get(m, np.inf) <= budget]
+        best = max(fast, key=recommendation.recall.__getitem__, default=None)
+        parts.append(f"{budget} ms: {f'**{best}** {recommendation.recall[best]:.2f}' if best else 'none'}")
+    return f"Highest recall within {', '.join(parts)}."
 
 
 def _line(row: Mapping[Any, Any], ms: Any) -> str:
     time = f"{ms[row['method']]:.0f}" if row["method"] in ms else "–"
     recall = f"{row['recall']:.2f} ({row['recall_low']:.2f}–{row['recall_high']:.2f})"
     median = f"{row['rmse_median']:.3g}" if np.isfinite(row["rmse_median"]) else style.number(row["rmse_median"])
-    return f"| {ranking.display_name(row)} | {recall} | {median} | {time} | {row['problems']} |"
+    without = row["problems"] - row["answered"]
+    return f"| {ranking.display_name(row)} | {recall} | {median} | {time} | {row['problems']} | {without} |"
 
 
-def read(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+def read_tables(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Read summary, trials and times of a run."""
     summary, trials, timing = (
         pd.read_csv(folder / f"{name}.csv", low_memory=False) for name in ("summary", "trials", "timing")
@@ -68,7 +86,7 @@ def filled(page: str, text: str) -> str:
 
 def written(page: str, *folders: Path) -> str:
     """Return the page with the tables of the folders of runs."""
-    return filled(page, "\n".join(tables(*read(folder), folder.name) for folder in folders))
+    return filled(page, "\n".join(tables(*read_tables(folder), folder.name) for folder in folders))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ PAGE = Path(__file__).resolve().parents[1] / "geometric.md"
 Row = dict[str, str]
 
 
-def tables(rows: list[Row], paper: list[Row]) -> str:
+def condition_tables(rows: list[Row], paper: list[Row]) -> str:
     """Return a table per condition: recall untuned, tuned and in the paper, mean error here and in the paper."""
     printed = {
         (r["condition"], r["method"], r["metric"]): r["value"]
@@ -55,12 +55,14 @@ def recall(row: Row) -> str:
     return f"{float(row['recall']):.2f} [{low:.2f}, {high:.2f}]"
 
 
-def read(file: Path) -> list[Row]:
+def read_rows(file: Path) -> list[Row]:
     """Read the rows of a CSV file."""
     with file.open(newline="") as handle:
         return list(csv.DictReader(handle))
 
 
 if __name__ == "__main__":
-    rows_run = [row for folder in sys.argv[1:] for row in read(Path(folder) / "summary.csv")]
-    PAGE.write_text(filled(PAGE.read_text(), tables(rows_run, read(Path(str(files("bench.report") / "paper.csv"))))))
+    rows_run = [row for folder in sys.argv[1:] for row in read_rows(Path(folder) / "summary.csv")]
+    PAGE.write_text(
+        filled(PAGE.read_text(), condition_tables(rows_run, read_rows(Path(str(files("bench.report") / "paper.csv")))))
+    )

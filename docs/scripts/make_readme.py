@@ -11,7 +11,7 @@ import pandas as pd
 
 from bench.report import paper, ranking
 from bench.report.recommendation import alone
-from docs.scripts.make_choosing import filled, read
+from docs.scripts.make_choosing import filled, read_tables
 
 PAGE = Path(__file__).resolve().parents[2] / "README.md"
 METHODS = "so3_grid deepgmr_resampled deepgmr pca fgr+icp ransac10k+icp teaser hgmr icp".split()
@@ -58,7 +58,7 @@ def _published(rows: pd.DataFrame, method: str) -> str:
 
 def written(page: str, folder: Path) -> str:
     """Return the page with the table of a run's folder."""
-    summary, _, timing = read(folder)
+    summary, _, timing = read_tables(folder)
     return filled(page, table(summary, timing, pd.read_csv(Path(paper.__file__).with_name("paper.csv"))))
 
 

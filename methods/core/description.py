@@ -96,10 +96,10 @@ def missing_package(cls: type[Method]) -> str | None:
     for name in requires:
         package = name.split(".")[0]
         try:
-            found = importlib.util.find_spec(name)
+            location = importlib.util.find_spec(name)
         except (ImportError, ValueError, AttributeError):  # of a package around it, or of a name that none can have
-            found = None
-        if found is None:
+            location = None
+        if location is None:
             return f"package {name} is missing: pip install {package}"
     return None
 
@@ -125,7 +125,7 @@ def facts_of(cls: type[Method], variant: Mapping[str, Any], given: specs.Spec) -
     Raises:
         InputError: a parameter does not exist, has the wrong type, or is out of range.
     """
-    method = specs.build(cls, given, variant, "method")
+    method = specs.instantiate(cls, given, variant, "method")
     space, fault = _search_space(cls, variant)
     return MethodFacts(
         class_name=cls.__name__,

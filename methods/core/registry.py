@@ -97,7 +97,7 @@ class Part:
         """Import the class and return a new instance."""
         cls = _load(self.source, self.class_name)
         parameters = variants_of(self.source, cls)[self.variant]
-        return specs.build(cls, specs.Spec(self.variant, dict(self.given)), parameters, "method")
+        return specs.instantiate(cls, specs.Spec(self.variant, dict(self.given)), parameters, "method")
 
 
 @dataclass(frozen=True)

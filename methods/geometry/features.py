@@ -325,8 +325,8 @@ class FeatureMethod(Method):
         One-way matches are not used: with this descriptor, mutual ones are right more often, and enough.
         """
         with self.stage("matching"):
-            found: Matches = self.state["matcher"].mutual(*described)
-        return found
+            matches: Matches = self.state["matcher"].mutual(*described)
+        return matches
 
     def fpfh_matches(self, pair: UnitPair, settings: FeatureSettings, mutual: bool) -> Matches:
         """Return index pairs (K, 2) of points whose FPFH features are nearest, see `matches`."""

@@ -36,13 +36,13 @@ def describe(points: Points, normals: Points, radius: float, neighbours: int) ->
     kernel = native.library()
     if kernel is not None:
         threads = max(1, int(os.environ.get("BENCH_THREADS", "1")))
-        return native.describe(kernel, points, normals, radius, neighbours, threads)
+        return native.fpfh_features(kernel, points, normals, radius, neighbours, threads)
     o3d = open3d()
     search = o3d.geometry.KDTreeSearchParamHybrid(radius, neighbours)
     return np.asarray(o3d.pipelines.registration.compute_fpfh_feature(point_cloud(points, normals), search).data).T
 
 
-def nearest(queries: Features, features: Features) -> NDArray[np.intp]:
+def nearest_features(queries: Features, features: Features) -> NDArray[np.intp]:
     """Return the rows (Q,) of the features (N, D) nearest to queries (Q, D), by a product of matrices in float32.
 
     In 33 dimensions a tree visits most of its leaves, and the product is faster.
@@ -66,9 +66,9 @@ def matches(source: Features, target: Features, mutual: bool) -> NDArray[np.intp
         target: features of the target.
         mutual: whether to keep only pairs of which each is the nearest of the other.
     """
-    forward = nearest(source, target)
+    forward = nearest_features(source, target)
     rows = np.arange(len(source))
     if mutual:
         candidates, which = np.unique(forward, return_inverse=True)
-        rows = np.flatnonzero(nearest(target[candidates], source)[which] == rows)
+        rows = np.flatnonzero(nearest_features(target[candidates], source)[which] == rows)
     return np.stack([rows, forward[rows]], axis=1)

@@ -35,6 +35,10 @@ class Described(NamedTuple):
     points: Points
     descriptors: NDArray[np.float32]
 
+    def at(self, chosen: NDArray[np.intp]) -> Described:
+        """Return some of the points, by their positions (Q,)."""
+        return Described(self.rows[chosen], self.points[chosen], self.descriptors[chosen])
+
 
 @dataclass(frozen=True)
 class LearnedMatcher:
@@ -73,12 +77,12 @@ class LearnedMatcher:
     def mutual(self, source: Described, target: Described) -> NDArray[np.intp]:
         """Return index pairs (K, 2) of points whose descriptors are each other's nearest."""
         x, y = source.descriptors, target.descriptors
-        forward, back = _both(nearest, (x, y), (y, x))
+        forward, back = _both(nearest_descriptors, (x, y), (y, x))
         kept = np.flatnonzero(back[forward] == np.arange(len(forward)))
         return np.stack([source.rows[kept], target.rows[forward[kept]]], axis=1)
 
 
-def nearest(queries: NDArray[np.float32], descriptors: NDArray[np.float32]) -> NDArray[np.intp]:
+def nearest_descriptors(queries: NDArray[np.float32], descriptors: NDArray[np.float32]) -> NDArray[np.intp]:
     """Return the rows (Q,) of the unit descriptors (K, D) nearest to queries (Q, D)."""
     import torch
 

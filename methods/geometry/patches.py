@@ -40,14 +40,14 @@ def neighbours(cloud: Points, keys: Points, radius: float, count: int) -> Patch:
     count = min(count, len(support))
     found_at = cKDTree(support, leafsize=LEAF).query(keys, count, distance_upper_bound=radius)
     distance, index = (np.reshape(part, (len(keys), count)) for part in found_at)
-    found = np.isfinite(distance).sum(axis=1)
-    cyclic = np.arange(count) % np.maximum(found, 1)[:, None]
+    within = np.isfinite(distance).sum(axis=1)
+    cyclic = np.arange(count) % np.maximum(within, 1)[:, None]
     rows = np.take_along_axis(index, cyclic, axis=1)
-    rows[found == 0] = 0
+    rows[within == 0] = 0
     offsets = (support / radius).astype(np.float32)[rows]
     offsets -= (keys / radius).astype(np.float32)[:, None]
-    offsets[found == 0] = 0
-    return Patch(offsets, np.maximum(found, 1))
+    offsets[within == 0] = 0
+    return Patch(offsets, np.maximum(within, 1))
 
 
 def frames(inner: NDArray[Any], outer: NDArray[Any]) -> NDArray[np.float32]:

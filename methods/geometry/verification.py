@@ -54,8 +54,7 @@ def best_verified(
 
     scores = match_scores(poses, p, q, distance)
     rows = np.linspace(0, len(source.points) - 1, min(QUERIES, len(source.points))).astype(np.intp)
-    queries = source._replace(points=source.points[rows], descriptors=source.descriptors[rows], rows=source.rows[rows])
-    tree = cKDTree(target.points)
+    queries, tree = source.at(rows), cKDTree(target.points)
     best, solution = -np.inf, None
     for row in _different(poses, scores, distance):
         try:

@@ -72,9 +72,11 @@ def describe(network: DescriptorNet, cloud: Points, keys: Points, metre: float) 
     import torch
 
     radii = tuple(metre * radius for radius in network.config.radii)
-    found = patches(cloud, keys, radii, network.config.points)
+    scales = patches(cloud, keys, radii, network.config.points)
     with torch.inference_mode():
-        return np.asarray(network.joined([_pooled(network, scale, patch) for scale, patch in enumerate(found)]).numpy())
+        return np.asarray(
+            network.joined([_pooled(network, scale, patch) for scale, patch in enumerate(scales)]).numpy()
+        )
 
 
 def _pooled(network: DescriptorNet, scale: int, patch: Patch) -> Tensor:

@@ -261,12 +261,12 @@ def _loop(trainer: Trainer, part: AnySet, held_out: list[Batch], checkpoint: Pat
     settings = trainer.settings
     torch.set_flush_denormal(True)  # a matmul full of denormals takes a hundred times as long
 
-    def make(step: int) -> Batch:
+    def draw_batch(step: int) -> Batch:
         problems = generate(part, settings, points_at(settings, step), step * settings.batch, settings.batch)
         return collate(trainer.network, problems, settings.device)
 
     start, seconds_before, saved = time.monotonic(), trainer.seconds, time.monotonic()
-    for batch in prefetch(make, trainer.done, settings.steps):
+    for batch in prefetch(draw_batch, trainer.done, settings.steps):
         trainer.step(batch)
         trainer.seconds = seconds_before + time.monotonic() - start
         finished = trainer.done == settings.steps

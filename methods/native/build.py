@@ -20,7 +20,7 @@ SOURCES = Path(__file__).parent
 COMPILER = "g++"
 
 
-def folder(name: str, *contents: bytes) -> Path:
+def build_folder(name: str, *contents: bytes) -> Path:
     """Return the folder of a build, below $BENCH_CACHE or the user's cache folder.
 
     Args:
@@ -98,14 +98,14 @@ def kernel(name: str, options: tuple[str, ...], remedy: str) -> Path:
     source, file = SOURCES / f"{name}.cc", f"lib{name}.so"
     contents = source.read_bytes(), repr(options).encode(), platform.machine().encode()
 
-    def make(_: Path, into: Path) -> None:
+    def compile_kernel(_: Path, into: Path) -> None:
         into.mkdir()
         compile_shared(source, into / file, options, remedy)
 
-    return build(folder(name, *contents), file, make)
+    return build(build_folder(name, *contents), file, compile_kernel)
 
 
-def load(build_kernel: Callable[[], Path]) -> ctypes.CDLL | None:
+def load_library(build_kernel: Callable[[], Path]) -> ctypes.CDLL | None:
     """Load a library, after building it if necessary; None if it cannot be built or loaded."""
     try:
         return ctypes.CDLL(str(build_kernel()))

@@ -23,10 +23,10 @@ SIZE = 33
 Doubles = NDArray[np.float64]
 
 
-def describe(
+def fpfh_features(
     kernel: ctypes.CDLL, points: Doubles, normals: Doubles, radius: float, neighbours: int, threads: int
 ) -> Doubles:
-    """See `methods.geometry.fpfh.describe`."""
+    """See `methods.geometry.fpfh.fpfh_features`."""
     points, normals = (np.ascontiguousarray(values, dtype=np.float64) for values in (points, normals))
     features = np.empty((len(points), SIZE))
     at = points.ctypes.data, normals.ctypes.data, len(points)
@@ -37,7 +37,7 @@ def describe(
 @functools.cache
 def library() -> ctypes.CDLL | None:
     """Load the kernel, after building it if necessary; None if it cannot be built or loaded."""
-    kernel = build.load(build_kernel)
+    kernel = build.load_library(build_kernel)
     if kernel is None:
         return None
     pointer, size = ctypes.c_void_p, ctypes.c_int64

@@ -43,9 +43,9 @@ class Kernel:
         self.k, self.driver = k, _driver()
         module, self.function = ctypes.c_void_p(), ctypes.c_void_p()
         with torch.cuda.device(device):
-            _check("cuModuleLoadData", self.driver.cuModuleLoadData(ctypes.byref(module), binary))
-            found = self.driver.cuModuleGetFunction(ctypes.byref(self.function), module, NAME)
-            _check("cuModuleGetFunction", found)
+            _raise_on_failure("cuModuleLoadData", self.driver.cuModuleLoadData(ctypes.byref(module), binary))
+            status = self.driver.cuModuleGetFunction(ctypes.byref(self.function), module, NAME)
+            _raise_on_failure("cuModuleGetFunction", status)
 
     def __call__(self, planes: Tensor, least: Tensor) -> Tensor:
         """Compute features (B, N, 4k) of planes (B, 4, N) and least lengths (B,), float32 and contiguous on the device."""
@@ -58,7 +58,7 @@ class Kernel:
             stream = ctypes.c_void_p(torch.cuda.current_stream(planes.device).cuda_stream)
             grid = (-(-size // BLOCK), count, 1)
             launched = self.driver.cuLaunchKernel(self.function, *grid, BLOCK, 1, 1, 0, stream, arguments, None)
-        _check("cuLaunchKernel", launched)
+        _raise_on_failure("cuLaunchKernel", launched)
         return features
 
 
@@ -90,8 +90,8 @@ def compile_source(library: str, architecture: str, k: int) -> bytes:
     """
     nvrtc = ctypes.CDLL(library)
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
-    made = nvrtc.nvrtcCreateProgram(ctypes.byref(program), SOURCE.read_bytes(), NAME, 0, None, None)
-    _check("nvrtcCreateProgram", made)
+    status = nvrtc.nvrtcCreateProgram(ctypes.byref(program), SOURCE.read_bytes(), NAME, 0, None, None)
+    _raise_on_failure("nvrtcCreateProgram", status)
     try:
         options = [option.encode() for option in (f"--gpu-architecture={architecture}", f"-DK={k}")]
         compiled = nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
@@ -100,9 +100,9 @@ def compile_source(library: str, architecture: str, k: int) -> bytes:
             log = ctypes.create_string_buffer(size.value)
             nvrtc.nvrtcGetProgramLog(program, log)
             raise CudaError(f"{SOURCE.name} for {architecture}: {log.value.decode(errors='replace')}")
-        _check("nvrtcGetCUBINSize", nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)))
+        _raise_on_failure("nvrtcGetCUBINSize", nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)))
         binary = ctypes.create_string_buffer(size.value)
-        _check("nvrtcGetCUBIN", nvrtc.nvrtcGetCUBIN(program, binary))
+        _raise_on_failure("nvrtcGetCUBIN", nvrtc.nvrtcGetCUBIN(program, binary))
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
     return binary.raw
@@ -122,7 +122,7 @@ def _driver() -> Any:
     return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
 
 
-def _check(name: str, status: int) -> None:
+def _raise_on_failure(name: str, status: int) -> None:
     """Raise `CudaError` if a function returned anything but success."""
     if status:
         raise CudaError(f"{name} returns {status}")

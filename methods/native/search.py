@@ -148,7 +148,7 @@ def _float32(values: Doubles) -> Floats:
 @functools.cache
 def library() -> ctypes.CDLL | None:
     """Load the kernel, after building it if necessary; None if it cannot be built or loaded."""
-    kernel = build.load(build_kernel)
+    kernel = build.load_library(build_kernel)
     if kernel is None:
         return None
     pointer, size, number, real = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_double

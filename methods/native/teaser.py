@@ -38,14 +38,14 @@ LIBRARY = "libteaser_shim.so"
 REMEDY = "install teaserpp_python from the TEASER++ sources"
 
 
-def folder() -> Path:
-    """Return the folder of the built library, see `methods.native.build.folder`."""
-    return build.folder("teaser-2.0", SHIM.read_bytes(), repr(WHEELS).encode())
+def library_folder() -> Path:
+    """Return the folder of the built library, see `methods.native.build.build_folder`."""
+    return build.build_folder("teaser-2.0", SHIM.read_bytes(), repr(WHEELS).encode())
 
 
 def check() -> None:
     """Raise `Unavailable` if TEASER++ is not installed and cannot be built; looks at files only."""
-    if importlib.util.find_spec("teaserpp_python") or (folder() / LIBRARY).exists():
+    if importlib.util.find_spec("teaserpp_python") or (library_folder() / LIBRARY).exists():
         return
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):
         raise Unavailable(f"TEASER++ has no wheel for {sys.platform} {platform.machine()}; {REMEDY}")
@@ -136,10 +136,10 @@ def build_library() -> Path:
         Unavailable: the platform, compiler, network or file is missing or wrong.
     """
     check()
-    return build.build(folder(), LIBRARY, make)
+    return build.build(library_folder(), LIBRARY, fetch_and_compile)
 
 
-def make(work: Path, into: Path) -> None:
+def fetch_and_compile(work: Path, into: Path) -> None:
     """Fetch the wheels to a folder, and compile the shim against them to another."""
     for requirement, options, sha256 in WHEELS:
         unpack(fetch(requirement, options, sha256, work), work)

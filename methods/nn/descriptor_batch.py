@@ -45,8 +45,8 @@ def matched(problem: Any, radii: tuple[float, ...], points: int, keys: int) -> M
     draw = rng("descriptor", problem.key.seed, problem.key.index)
     source, target = (_disturbed(cloud, draw) for cloud in (problem.source, problem.target))
     T = problem.T_target_source
-    found = cKDTree(target).query(source @ T[:3, :3].T + T[:3, 3], distance_upper_bound=MATCH)
-    distance, nearest = map(np.asarray, found)
+    neighbours = cKDTree(target).query(source @ T[:3, :3].T + T[:3, 3], distance_upper_bound=MATCH)
+    distance, nearest = map(np.asarray, neighbours)
     rows = np.flatnonzero(np.isfinite(distance))
     if not len(rows):  # an overlap of nearly nothing, after thinning
         rows = np.argsort(distance)[:1]

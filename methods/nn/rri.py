@@ -72,8 +72,8 @@ def rigid_invariant_features(points: Tensor, k: int = 20) -> Tensor:
 def implementation(device: str, k: int) -> str:
     """Return how features of float32 clouds are computed on a device: "native" (compiled kernel) or "torch"."""
     place = torch.device(device)
-    found = _kernel(place, torch.float32, k) if place.type == "cpu" else rri_cuda.kernel(place, k)
-    return "native" if found else "torch"
+    native = _kernel(place, torch.float32, k) if place.type == "cpu" else rri_cuda.kernel(place, k)
+    return "native" if native else "torch"
 
 
 def _kernel(device: torch.device, dtype: torch.dtype, k: int) -> CDLL | None:

@@ -126,14 +126,16 @@ def summary_row(rows):
         "peak_mb_max": run["peak_mb"].max(),
         "gpu_memory_mb_max": run["gpu_memory_mb"].max(),
         "batch": rows["batch"].max(),
+        "device": ", ".join(sorted(set(run.loc[run["status"].isin(RETURNED), "device"]))),
     }
     row |= {status: (run["status"] == status).sum() for status in FAILED}
-    row |= dict.fromkeys(("recall_as_good", "recall_as_good_low", "recall_as_good_high"), np.nan)
+    both = "recall_as_good", "recall_symmetric_estimated"
+    row |= dict.fromkeys((f"{name}{end}" for name in both for end in ("", "_low", "_high")), np.nan)
     row |= {
         "ceiling": np.nan,
         "unambiguous": np.nan,
         "ceiling_problems": 0,
-    }  # from clouds: tests/bench/report/test_as_good.py
+    }  # from clouds: tests/bench/report/test_as_good.py and test_estimated_symmetry.py
     row |= dict(zip(("recall_low", "recall_high"), interval(run, "rmse"), strict=True))
     share = (known["rmse_symmetric"] < LIMIT).mean() if len(known) else np.nan
     ends = interval(known, "rmse_symmetric") if len(known) else (np.nan, np.nan)
@@ -152,6 +154,7 @@ def per_bin(trials, low, high):
             "recall": (part["rmse"] < LIMIT).mean(),
             "rmse_median": np.median(part["rmse"]),
             "time_ms_median": times.median(),
+            "device": ", ".join(sorted(set(part["device"]))),
         }
     return rows
 

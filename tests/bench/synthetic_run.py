@@ -130,7 +130,7 @@ def as_loaded(problems, outcomes, run):
     alone = (outcomes["phase"] == "timing") & (outcomes["status"] != "skipped")
     timed = outcomes[alone if alone.any() else outcomes["phase"] == "accuracy"]
     stages = [
-        (m, p, "", stage, ms)
+        (m, p, "", "cpu", stage, ms)
         for m, p, s in zip(timed["method"], timed["points"], timed["stages"], strict=True)
         for stage, ms in s.items()
     ]
@@ -141,7 +141,7 @@ def as_loaded(problems, outcomes, run):
         scenes_of(truth, pose, problems["eval_points"].to_list()),
         {},
         in_order(flat),
-        pd.DataFrame(stages, columns=["method", "points", "machine", "stage", "time_ms"]),
+        pd.DataFrame(stages, columns=["method", "points", "machine", "device", "stage", "time_ms"]),
         run,
     )
 

@@ -1,10 +1,12 @@
 """`bench.load`: the tables of a run in two lines."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import bench
 from bench.cli import main
+from bench.storage.csv_writer import csv_text
 from common.errors import InputError
 
 
@@ -24,6 +26,15 @@ def test_the_tables_of_a_run_by_name_and_by_folder(folders):
     shown = run.summary.set_index(["method", "condition"])["rmse_mean_answered"]
     np.testing.assert_allclose(shown.loc[mean.index], mean, rtol=1e-12)
     assert run.run["config"]["seed"] == 0
+
+
+def test_floats_are_read_exactly_and_without_a_warning(tmp_path, recwarn):
+    values = np.random.default_rng(0).integers(0, 2**63, 1000).view(np.float64)
+    values = np.r_[values[np.isfinite(values)], 5e-324, 0.1, -np.inf]
+    (tmp_path / "run.json").write_text("{}")
+    (tmp_path / "summary.csv").write_bytes(csv_text(pd.DataFrame({"x": values})))
+    np.testing.assert_array_equal(bench.load(tmp_path).summary["x"], values)
+    assert not recwarn.list
 
 
 def test_a_missing_run_and_a_missing_table_are_named(folders):

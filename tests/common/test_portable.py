@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common import portable
+from common import keys, portable
 from common.keys import rng
 
 # Libraries compiled with -ffast-math that other tests import switch off subnormal numbers in this process.
@@ -68,3 +68,23 @@ def test_uniform_numbers_broadcast_as_numpys():
     uniform = rng("u").uniform(low, high)
     assert uniform.shape == (2, 3) and np.array_equal(uniform, low + (high - low) * rng("u").random((2, 3)))
     assert isinstance(rng("u").uniform(2, 3), float)
+
+
+def test_numbers_and_arrays_give_the_same_bits():
+    x = rng("bits").random(200) * 10.0 ** rng("powers").integers(-12, 3, 200)
+    assert [portable.log(float(v)) for v in x] == portable.log(x).tolist()
+    angles = 100 * rng("angles").random(200)
+    assert [portable.sin_cos(float(v)) for v in angles] == list(
+        zip(*(part.tolist() for part in portable.sin_cos(angles)), strict=True)
+    )
+    a, b = rng("vectors").normal(size=(2, 50, 3))
+    assert np.array_equal(portable.cross(a, b), np.cross(a, b)) and np.array_equal(
+        portable.cross(a, b[0]), np.cross(a, b[0])
+    )
+
+
+@pytest.mark.parametrize("n", [1, 3, 4, 8])
+def test_few_normal_numbers_are_the_first_of_the_many(n, monkeypatch):
+    few = rng("few").standard_normal(n)
+    monkeypatch.setattr(keys, "FEW", 0)
+    assert np.array_equal(few, rng("few").standard_normal(n))

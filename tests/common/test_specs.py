@@ -27,7 +27,9 @@ def test_lists_split_at_commas_and_spaces_but_not_inside_brackets():
 
 
 def test_parameters_take_the_type_of_their_field():
-    example = specs.build(Example, specs.parse("x[trim=.5, steps=7, robust=yes, name=a/b, cap=none]"), {}, "method")
+    example = specs.instantiate(
+        Example, specs.parse("x[trim=.5, steps=7, robust=yes, name=a/b, cap=none]"), {}, "method"
+    )
     assert example == Example(0.5, 7, True, "a/b", None)
 
 
@@ -42,7 +44,7 @@ def test_names_that_the_command_line_cannot_hold_have_a_fault(name):
 
 
 def test_defaults_of_a_variant_give_way_to_what_is_written():
-    assert specs.build(Example, specs.parse("x[steps=9]"), {"steps": 4, "trim": 1.0}, "method") == Example(1.0, 9)
+    assert specs.instantiate(Example, specs.parse("x[steps=9]"), {"steps": 4, "trim": 1.0}, "method") == Example(1.0, 9)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +62,7 @@ def test_defaults_of_a_variant_give_way_to_what_is_written():
 )
 def test_what_cannot_be_read_is_one_clear_line(text, says):
     with pytest.raises(InputError, match=says.replace("[", r"\[")) as error:
-        specs.build(Example, specs.parse(specs.split_outside(text, ",")[0]), {}, "method")
+        specs.instantiate(Example, specs.parse(specs.split_outside(text, ",")[0]), {}, "method")
     assert "\n" not in str(error.value)
 
 

@@ -102,13 +102,14 @@ NUMPY = set(
     "flatnonzero floor frexp frombuffer full gradient isfinite isin isnan issubdtype ldexp linspace load loadtxt maximum minimum "
     "nonzero ones pi prod ptp repeat rint roll round save searchsorted shape sign sort sqrt stack swapaxes tile unique "
     "vstack where zeros "
+    "broadcast_shapes empty "
     "bool_ dtype float32 float64 floating generic int64 int32 integer intp ndarray number str_ random uint8".split()
 )
 """NumPy's elementwise arithmetic, exact operations and types; its sums in a fixed order."""
 REFUSED = set(
     "sum mean dot var std prod trace exponential gamma beta lognormal standard_t chisquare multivariate_normal shuffle".split()
 )
-MATH = {"sqrt", "factorial"}
+MATH = {"sqrt", "factorial", "frexp", "pi"}
 
 
 def faults(tree):

@@ -291,6 +291,29 @@ class Single(DataSet):
         return self.only
 
 
+class Sizes(Single):
+    """Eight objects of 10 to 80 fixed points."""
+
+    def labels(self, split):
+        return np.zeros(8, dtype=int)
+
+    def point_counts(self, split):
+        return np.arange(10, 90, 10)
+
+    def shape(self, split, index):
+        shape = Counted()
+        shape.name = f"object of {10 * (index + 1)}"
+        return shape
+
+
+@pytest.mark.parametrize(
+    ("name", "least"), [("clean", 30), ("resampled", 60), ("density[target=40]", 70), ("crop", 60)]
+)
+def test_objects_with_fewer_points_than_a_problem_takes_are_left_out(name, least):
+    made = [make_problem(Sizes(None), ProblemKey("sizes", name, 30, index)) for index in range(24)]
+    assert {int(problem.tags["object"].split()[-1]) for problem in made} == set(range(least, 90, 10))
+
+
 FOR_FIXED_POINTS = [name for name, kind in conditions.CONDITIONS.items() if not kind.real and name != "partial"]
 
 

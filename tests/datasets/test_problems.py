@@ -1,3 +1,4 @@
+import math
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -253,6 +254,16 @@ def test_nearest_keeps_the_side_of_one_far_point_in_both_frames():
     assert [len(rows) for rows in kept] == [240, 240]
     cosine = directions[0] @ directions[1] / np.prod([np.linalg.norm(d) for d in directions])
     assert cosine > 0.9
+
+
+@pytest.mark.parametrize(("keep", "points"), [(0.3, 101), (0.7, 1024), (0.61, 333), (1.0, 50)])
+def test_the_share_that_a_crop_keeps_is_rounded_up(keep, points):
+    kept = math.ceil(keep * points)
+    for rows in condition(f"nearest[keep={keep}]").kept_rows([rng("rows").random((points, 3))] * 2, rng("view")):
+        assert len(rows) == kept
+    cloud = PointShape("x", "y", rng("crop").random((2 * points, 3)))
+    clouds = condition(f"crop[keep={keep},sigma=0]").make(cloud, points, np.eye(4), np.eye(4), rng("make"))
+    assert [len(c) for c in clouds[:2]] == [kept] * 2
 
 
 def test_a_crop_needs_twice_the_fixed_points_and_may_be_of_unseen_categories():

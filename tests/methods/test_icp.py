@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 from scipy.spatial.transform import Rotation
 
+from common.kinds import DataKind
 from methods.base import NoSolution, rigid
 from methods.geometry.icp import KERNELS, METRICS
 from methods.icp import Icp
@@ -109,6 +112,17 @@ def test_icp_says_how_much_of_the_source_is_met():
     astray.begin(0)
     astray.register(source, target, np.diag([1.0, -1, -1, 1]))
     assert icp.scratch.notes["confidence"] > 0.99 > astray.scratch.notes["confidence"]
+
+
+@pytest.mark.parametrize("last", [1e-6, 1e-3])
+def test_icp_on_scans_notes_what_its_refinement_reports(monkeypatch: pytest.MonkeyPatch, last: float) -> None:
+    source, target, truth = turned_pair(10)
+    result = SimpleNamespace(pose=np.eye(4), iterations=17, last=last, inliers=0.625)
+    monkeypatch.setattr("methods.icp.refine_partial", lambda *_: result)
+    icp = Icp()
+    icp.adapt(DataKind.SCANS)
+    solve(icp, source, target, truth)
+    assert icp.scratch.notes == {"iterations": 17, "converged": last < 1e-5, "confidence": 0.625}
 
 
 @pytest.mark.parametrize("metric", METRICS)

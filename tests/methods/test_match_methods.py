@@ -7,6 +7,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from common.kinds import DataKind
+from methods import sc2_pcr
 from methods.base import NoSolution, rigid
 from methods.geometry.compatibility import best_hypothesis, refined, second_order
 from methods.geometry.features import FeatureMethod
@@ -100,3 +101,20 @@ def test_scans_in_a_moved_frame_give_the_same_pose() -> None:
     method.begin(0)
     moved = method.register(source, (target @ A[:3, :3].T + A[:3, 3]).astype(np.float32))
     assert np.abs(moved - A @ T).max() < 0.02
+
+
+@pytest.mark.parametrize(("kind", "usual"), [(DataKind.OBJECTS, sc2_pcr.SETS), (DataKind.SCANS, sc2_pcr.VERIFIED)])
+def test_sets_have_the_given_sizes_and_the_usual_ones_otherwise(
+    monkeypatch: pytest.MonkeyPatch, kind: DataKind, usual: sc2_pcr.Sets
+) -> None:
+    """With learned features of scans, poses are verified, and the usual sets are smaller; what is given counts in both cases."""
+    sizes: list[int] = []
+    strongest = sc2_pcr.strongest  # type: ignore[attr-defined]
+    monkeypatch.setattr(sc2_pcr, "strongest", lambda scores, count: (sizes.append(count), strongest(scores, count))[1])
+    p = np.random.default_rng(0).normal(size=(50, 3))
+    for given, expected in ((None, [usual.wide, usual.narrow]), (25, [25, usual.narrow])):
+        method = sc2_pcr.Sc2Pcr(features="learned", wide=given)
+        monkeypatch.setattr(type(method), "data_kind", kind)
+        method.hypotheses(p, p, 0.1)
+        assert sizes == expected
+        sizes.clear()

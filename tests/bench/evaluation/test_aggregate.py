@@ -256,7 +256,7 @@ def test_the_time_of_a_stage_is_the_median_over_the_calls_that_reached_it():
     rows = [("a", 64, "solve", t) for t in (1.0, 9.0, 2.0)] + [("a", 64, "load", 4.0)]
     rows += [("a", 128, "solve", t) for t in (5.0, 7.0)] + [("b", 64, "solve", 3.0)]
     given = pd.DataFrame(rows, columns=["method", "points", "stage", "time_ms"])
-    given = given.assign(machine="m").iloc[draw.permutation(len(rows))]
+    given = given.assign(machine="m", device="cpu").iloc[draw.permutation(len(rows))]
     table = aggregate.stages(given).set_index(["method", "points", "stage"])
     assert table["time_ms_median"].to_dict() == {
         ("a", 64, "load"): 4.0,
@@ -283,6 +283,17 @@ def test_the_status_of_a_time_is_its_most_frequent_failure(synthetic, counts, st
     names += ["ok"] * (len(mine) - len(names))
     table = aggregate.timing(mine.assign(status=pd.Categorical(names)), [0.0, 180.0])
     assert table["status"].tolist() == [status] and table["ended"].tolist() == [names.count("ok")]
+
+
+def test_times_of_several_devices_are_not_averaged_and_all_devices_are_named():
+    trials = one_group({"a": ("local", np.full(4, 0.1))}, {"a": 2.0})["trials"]
+    devices = trials.assign(device=["cpu", "cuda:0", "cpu", "cpu"])
+    times = ["time_ms_median", "time_ms_p95", "time_ms_mean"]
+    (one,), (several,) = (aggregate.summary(rows, CRITERION).to_dict("records") for rows in (trials, devices))
+    assert [one[name] for name in times] == [2.0] * 3 and one["device"] == "cpu"
+    assert np.isnan([several[name] for name in times]).all() and several["device"] == "cpu, cuda:0"
+    bins = aggregate.by_angle(devices.assign(angle_deg=[5.0, 5.0, 60.0, 60.0]), [30.0], CRITERION)
+    assert bins["time_ms_median"].isna().all() and bins["device"].tolist() == ["cpu, cuda:0", "cpu"]
 
 
 def test_problems_that_were_skipped_count_only_as_skipped():

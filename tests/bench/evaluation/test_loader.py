@@ -17,9 +17,9 @@ def test_a_large_record_read_with_a_helper_process_is_the_same(tmp_path, monkeyp
     synthetic.information[3] = np.arange(36.0).reshape(6, 6)
     write_record(synthetic, tmp_path)
     record = tmp_path / "record.sqlite"
-    here = loader.load(record, synthetic.run)
+    here = loader.load_run(record, synthetic.run)
     monkeypatch.setattr(loader, "LARGE", 0)
-    there = loader.load(record, synthetic.run)
+    there = loader.load_run(record, synthetic.run)
     for name in ("problems", "outcomes", "stages"):
         pd.testing.assert_frame_equal(getattr(there, name), getattr(here, name))
     assert np.array_equal(there.scenes.moments.root, here.scenes.moments.root)
@@ -47,14 +47,14 @@ def test_the_order_of_the_rows_of_a_record_has_no_effect(tmp_path):
     run = as_loaded(*synthetic_run(n=8, sizes=(256,), methods=("deepgmr", "icp")))
     run.information[3] = np.arange(36.0).reshape(6, 6)
     write_record(run, tmp_path)
-    here = loader.load(tmp_path / "record.sqlite", run.run)
+    here = loader.load_run(tmp_path / "record.sqlite", run.run)
     with contextlib.closing(sqlite3.connect(tmp_path / "record.sqlite")) as db, db:
         for table in ("problems", "outcomes"):
             db.execute(f"CREATE TABLE turned AS SELECT * FROM {table} ORDER BY problem DESC, rowid DESC")
             db.execute(f"DELETE FROM {table}")
             db.execute(f"INSERT INTO {table} SELECT * FROM turned")
             db.execute("DROP TABLE turned")
-    there = loader.load(tmp_path / "record.sqlite", run.run)
+    there = loader.load_run(tmp_path / "record.sqlite", run.run)
     for name in ("problems", "outcomes"):
         pd.testing.assert_frame_equal(getattr(there, name), getattr(here, name))
     assert np.array_equal(there.scenes.truth, here.scenes.truth) and there.information.keys() == here.information.keys()

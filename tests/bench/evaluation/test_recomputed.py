@@ -64,7 +64,7 @@ def trials(given):
     for outcome in outcomes[outcomes["phase"] == "accuracy"].to_dict("records"):
         problem = known.loc[outcome["problem"]]
         row = {name: outcome[name] for name in (*GROUP, "problem", "repeat", "seed", "status", "kind", "batch")}
-        row |= {name: outcome[name] for name in ("time_ms", "peak_mb", "gpu_memory_mb", "machine")}
+        row |= {name: outcome[name] for name in ("time_ms", "peak_mb", "gpu_memory_mb", "machine", "device")}
         row |= {name: problem[name] for name in TAGS}
         if row["status"] == "ok":
             truth = problem["truth"], problem["source_pose"], problem["eval_points"], problem["symmetry"]
@@ -75,7 +75,7 @@ def trials(given):
                 np.inf if row["status"] != "skipped" and isinstance(row["symmetry"], str) else np.nan
             )
         row["success"] = np.nan if row["status"] == "skipped" else float(row["rmse"] < 0.2)
-        row["as_good"] = row["rival_ratio"] = np.nan
+        row |= aggregate.FROM_CLOUDS
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -145,13 +145,16 @@ def test_bins(frames, trials, table, value, name, edges):
     low, high = f"{name}_low", f"{name}_high"
     expected = plain.per_bin(plain.binned(trials, value, name, edges), low, high)
     if table == "by_overlap":
-        expected = {key: {n: v for n, v in row.items() if n != "time_ms_median"} for key, row in expected.items()}
+        expected = {
+            key: {n: v for n, v in row.items() if n not in ("time_ms_median", "device")}
+            for key, row in expected.items()
+        }
     assert_table(frames[table], [*GROUP, low, high], expected, table)
 
 
 def test_categories(frames, trials):
     expected = {
-        key[:-1]: {n: v for n, v in row.items() if n != "time_ms_median"}
+        key[:-1]: {n: v for n, v in row.items() if n not in ("time_ms_median", "device")}
         for key, row in plain.per_bin(trials.assign(one=0), "category", "one").items()
     }
     assert_table(frames["per_category"], [*GROUP, "category"], expected, "per_category")
@@ -187,7 +190,12 @@ def test_stages(given, frames):
     """A stage's median is over the timed calls of one pair; the synthetic stages are 70 and 30 % of a fixed time."""
     counts = given[1].query("phase == 'timing'").groupby(["method", "points"]).size()
     expected = {
-        (method, points, stage): {"time_ms_median": METHODS[method][3] * share, "calls": calls, "machine": ""}
+        (method, points, stage): {
+            "time_ms_median": METHODS[method][3] * share,
+            "calls": calls,
+            "machine": "",
+            "device": "cpu",
+        }
         for (method, points), calls in counts.items()
         for stage, share in (("features", 0.7), ("solve", 0.3))
     }

@@ -14,6 +14,7 @@ from bench.planning.tasks import (
     ProblemGroup,
     Task,
 )
+from bench.storage.database import ResultsDatabase
 from bench.storage.outcome import Status
 from common.errors import InputError
 from datasets.conditions import ConditionSpec
@@ -60,7 +61,7 @@ def task(n=PROBLEMS_PER_TASK, batch=1):
 
 
 def solved(*batch):
-    return [outcome for _, outcomes in pool_worker.solve_batch(list(batch)) for outcome in outcomes]
+    return [outcome for part in pool_worker.solve_batch(list(batch)) for outcome in part.outcomes]
 
 
 @pytest.mark.parametrize("call", [0.001, 0.7, 4.0, 14.9, 44.0])
@@ -74,6 +75,12 @@ def test_lost_worker_costs_at_most_a_minute_or_one_call(clock, call):
     )
 
 
+def test_a_worker_handles_ctrl_c_before_it_solves_anything(clock, monkeypatch):
+    handled = []
+    monkeypatch.setattr(interrupt, "install_handler", lambda: handled.append(clock.now))
+    assert solved(task(2)) and handled == [0.0]
+
+
 def test_call_is_not_interrupted_and_a_batch_is_one_call(clock):
     clock.call = 100.0
     assert len(solved(task())) == 1
@@ -85,11 +92,22 @@ def test_tasks_of_a_batch_share_the_flush_interval(clock):
     batch = [task(), task(64, batch=32), task(3)]
     clock.call = 0.01
     results = pool_worker.solve_batch(batch)
-    assert [(task_, [o.batch for o in outcomes]) for task_, outcomes in results] == list(
+    assert [(part.task, [o.batch for o in part.outcomes]) for part in results] == list(
         zip(batch, ([1] * PROBLEMS_PER_TASK, [32] * 64, [1] * 3), strict=True)
     )
     clock.call = 1.0
     assert len(solved(*3 * [task(10)])) == pool_worker.FLUSH_INTERVAL_S + 1
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_a_worker_returns_what_is_stored_of_the_problems_it_solved_if_that_is_missing(clock, monkeypatch, new):
+    rows = []
+    monkeypatch.setattr(ResultsDatabase, "problem_rows", lambda problems: [(p.key.id,) for p in problems])
+    monkeypatch.setattr(interrupt, "requested", lambda: clock.now >= 3)
+    for part in pool_worker.solve_batch([replace(task(), new=new)]):
+        rows += part.problems
+        assert len(part.outcomes) == 3
+    assert rows == [(key.id,) for key in task().keys[:3]] * new
 
 
 @pytest.mark.parametrize("call", [0.1, 1.0])

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from bench.cli import main
+from bench.evaluation.aggregate import FROM_CLOUDS
 from bench.isolation.process import ROOT
 from tests.bench.background_run import count_outcomes
 from tests.bench.command_line import PLUGINS, QUICK, TIME_COLUMNS, read_csv
@@ -243,7 +244,7 @@ def test_run_on_problems_that_changed_is_refused_and_still_reported(bench, capsy
     bench(*arguments, expect=2)
     assert "noisy/60/00000 is generated differently now" in capsys.readouterr().err
     assert main.main(["report", str(folder)]) == 0
-    fits = ["as_good", "rival_ratio"]  # need the clouds, which are other ones now
+    fits = [*FROM_CLOUDS]  # need the clouds, which are other ones now
     again = read_csv(folder, "trials")
     assert again.loc[again["problem"].str.endswith("00000"), "rival_ratio"].isna().all()
     pd.testing.assert_frame_equal(again.drop(columns=fits), trials.drop(columns=fits))
@@ -262,6 +263,9 @@ def test_killed_run_keeps_its_outcomes_and_continues_to_the_same_results(bench, 
     process.kill()
     process.wait()
     assert count_outcomes(record) == 9
+    with sqlite3.connect(record) as db:
+        solved = set(db.execute("SELECT problem FROM outcomes WHERE method != 'bench:oracle'"))
+        assert solved <= set(db.execute("SELECT problem FROM problems"))
     (gate / "open").touch()
     resumed, whole = bench(*arguments, out="killed"), bench(*arguments, out="whole")
     same = [read_csv(f, "trials").drop(columns=TIME_COLUMNS).to_csv() for f in (resumed, whole)]

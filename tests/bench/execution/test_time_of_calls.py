@@ -120,6 +120,15 @@ def test_a_time_that_contradicts_the_clock_of_the_parent_is_replaced_by_it(proce
     assert reply.status == "ok" and reply.time_ms == pytest.approx(4000, abs=60) and reply.stages == {}
 
 
+@pytest.mark.parametrize("now", [0.0, 5e4])
+def test_a_plausible_time_is_kept_whatever_the_clock_shows(process, now):
+    process.limits, process.clock.now = Limits(20.0, 1.0), now
+    reply = Reply(pairs=[PairReply(pose=np.eye(4))], time_ms=3950.0, stages={"a": 3000.0})
+    process._replies = Pipe(process.clock, now + 4.0, reply)
+    reply = process.call(RegisterRequest([CLOUD], [CLOUD], 0))
+    assert (reply.status, reply.time_ms, reply.stages) == ("ok", 3950.0, {"a": 3000.0})
+
+
 class Database:
     """What the timing phase stores."""
 

@@ -25,28 +25,28 @@ class Elsewhere:
 
 def test_a_reply_with_another_class_is_refused_and_runs_nothing(capsys):
     with pytest.raises(received.BadReply, match=r"the reply contains builtins\.print"):
-        received.read(sent(Reply(notes={"a": Elsewhere()})), 3, 7)
+        received.parse_reply(sent(Reply(notes={"a": Elsewhere()})), 3, 7)
     assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("data", [b"", b"garbage", pickle.dumps(Reply()), sent(None), sent(Reply(pairs=3))])
 def test_what_is_no_reply_is_refused(data):
     with pytest.raises(received.BadReply):
-        received.read(data, 3, 7)
+        received.parse_reply(data, 3, 7)
 
 
 def test_the_reply_to_another_call_or_of_another_process_is_refused():
-    assert received.read(sent(Reply()), 3, 7).status == "ok"
+    assert received.parse_reply(sent(Reply()), 3, 7).status == "ok"
     with pytest.raises(received.BadReply, match="the reply to call 3 instead of 4"):
-        received.read(sent(Reply()), 4, 7)
+        received.parse_reply(sent(Reply()), 4, 7)
     with pytest.raises(received.BadReply, match="of another process"):
-        received.read(sent(Reply()), 3, 8)
+        received.parse_reply(sent(Reply()), 3, 8)
 
 
 def test_text_and_values_are_clean():
     pair = PairReply(pose=np.eye(4), message="\x1b[31mred\n")
     reply = Reply(pairs=[pair], message="a\udce4", stages={"a\nb": np.float64(2)}, notes={"n": 10**400}, killed=True)
-    read = received.read(sent(reply), 3, 7)
+    read = received.parse_reply(sent(reply), 3, 7)
     assert (read.pairs[0].message, read.message, read.stages) == ("red ", "a\ufffd", {"a b": 2.0})
     assert read.notes == {"n": float("inf")} and not read.killed
     np.testing.assert_array_equal(read.pairs[0].pose, np.eye(4))

@@ -260,6 +260,12 @@ def test_what_is_no_rigid_matrix_is_sent_as_invalid_with_its_fault(result, fault
     assert (sent.status, sent.message, sent.pose) == ("invalid", fault, None)
 
 
+def test_the_fault_of_a_result_is_plain_text():
+    name = "Coloured\x1b[31m"
+    message = server._pair_reply(type(name, (), {})()).message
+    assert message == clean(f"the pose is no matrix of numbers but {name}") and "\x1b" not in message
+
+
 def test_notes_are_plain_values():
     notes = {"f": np.float32(0.5), "i": np.int8(3), "b": True, "n": None, "s": "text", "l": [1] * 200}
     plain = server.plain_notes(notes)

@@ -106,7 +106,9 @@ def test_more_witnesses_make_a_pose_more_probable_and_rivals_less():
     model = grade.calibration()
     probability = [model.probability(evidence(witnesses=w)) for w in (1, 2, 3, 4)]
     assert probability == sorted(probability) and probability[0] < probability[-1]
-    assert model.probability(evidence(rivals=3)) < model.probability(evidence(rivals=0))
+    against = {"rivals", "residual"}
+    assert all(f.weight <= 0 if name in against else f.weight >= 0 for name, f in model.features.items())
+    assert model.probability(evidence(residual=2.0)) < model.probability(evidence(residual=0.5))
 
 
 def test_a_turned_pose_of_an_asymmetric_cloud_gains_no_overlap():

@@ -32,12 +32,12 @@ def one_group(methods, ms, timed=None, criterion=CRITERION):
     ]
     others = dict.fromkeys([*metrics.COLUMNS[1:], "peak_mb"], 1.0)
     trials = pd.DataFrame(rows).assign(**others, dataset="d", condition="noisy", points=64, repeat=0, seed=0)
-    trials = trials.assign(category="c", symmetry=None, batch=1, gpu_memory_mb=np.nan, machine="")
+    trials = trials.assign(category="c", symmetry=None, batch=1, gpu_memory_mb=np.nan, machine="", device="cpu")
     trials["status"] = np.where(np.isinf(trials["rmse"]), "timeout", "ok")
     for name in ("method", "problem", "dataset", "condition", "kind", "status"):
         trials[name] = trials[name].astype("category")
     trials["success"] = criterion.success(trials)
-    trials["as_good"] = trials["rival_ratio"] = np.nan
+    trials = trials.assign(**aggregate.FROM_CLOUDS)
     timing = pd.DataFrame((timed or {}).items(), columns=["method", "time_ms_median"])
     timing = timing.assign(points=64, angle_low=0, angle_high=180, phase="timing", device="cpu")
     summary = aggregate.summary(trials, criterion)

@@ -56,3 +56,16 @@ def test_both_are_unknown_without_clouds(run, tmp_path):
     run.problems["digest"] = b"other"
     table = filled(run, tmp_path)
     assert table.loc[table["success"] == 0, "as_good"].isna().all() and table["rival_ratio"].isna().all()
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_only_the_first_problems_of_a_group_are_compared(run, tmp_path, monkeypatch, most):
+    whole = filled(run, tmp_path)
+    monkeypatch.setattr(fit, "COMPARED", most)
+    monkeypatch.setattr(aggregate, "COMPARED", most)
+    table = filled(run, tmp_path)
+    first = table["problem"].isin(sorted(set(table["problem"]))[:most])
+    assert table.loc[~first, "as_good"].isna().all() and (~first).any()
+    np.testing.assert_array_equal(table.loc[first, "as_good"], whole.loc[first, "as_good"])
+    summary = aggregate.summary(table, CRITERION).set_index("method")["recall_as_good"]
+    assert dict(summary) == dict(whole[first].groupby("method", observed=True)["as_good"].mean())

@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from bench.evaluation import aggregate
 from bench.evaluation.conventions import CONVENTIONS
-from bench.report import build, figures, ranking, style, tables, trends
+from bench.report import build, figures, panels, ranking, style, tables, trends
 from bench.report.ranking import errors_of, group_title, select_group
 from bench.report.recommendation import recommend
 from tests.bench.report.one_group import one_group
@@ -139,12 +139,10 @@ def test_bins_have_wilson_intervals_and_counts():
 def test_the_ceiling_is_a_dashed_line_at_its_value():
     from matplotlib.figure import Figure
 
-    from bench.report import trends
-
     rows = [{"ceiling": 0.5, "ceiling_problems": 30}, {"ceiling": 0.75, "ceiling_problems": 40}]
     for given, expected in ((rows, [0.75]), ([row | {"ceiling_problems": 0} for row in rows], [])):
         axes = Figure().subplots()
-        trends._draw_ceiling(axes, figures._ceiling_of(given))
+        panels.draw_ceiling(axes, figures._ceiling_of(given))
         lines = axes.get_lines()
         assert [float(line.get_ydata()[0]) for line in lines] == expected
         assert all(line.get_linestyle() == "--" for line in lines)

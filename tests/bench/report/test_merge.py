@@ -7,6 +7,7 @@ import random
 import shutil
 import sqlite3
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -21,6 +22,7 @@ from bench.report.verify import REQUESTED_COLUMNS
 from bench.storage.csv_writer import csv_text
 from common.errors import InputError
 from tests.bench.command_line import PLUGINS, QUICK, read_csv, refused
+from tests.bench.report.test_verify import InThisProcess
 
 ARGUMENTS = "--methods good lottery halves oracle --conditions noisy clean --problems 5 --repeats 2".split()
 METHODS, CONDITIONS = ["good", "lottery", "halves"], ["noisy", "clean"]
@@ -179,6 +181,39 @@ def test_times_keep_their_machine_and_are_not_averaged(whole, tmp_path):
     )
 
 
+def test_runs_of_several_seeds_have_the_problems_of_all(whole, bench, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("bench.cli.main.write_report", lambda *_: None)
+    monkeypatch.setattr("bench.report.solve_again.MethodProcess", InThisProcess)
+    other = bench(*ARGUMENTS, "--seed", "7", out="other")
+    plugins = ("--plugins", str(PLUGINS))
+    assert main.main(["merge", str(whole), "other", "--out", "m", *plugins]) == 0
+    assert main.main(["verify", "m", "--budget", "1000", "--seed", "0", *plugins]) == 0
+    assert "not solved" not in capsys.readouterr().out
+    loaded = command.read(tmp_path / "results" / "m")
+    assert loaded.run["config"]["seeds"] == [0, 7] and set(loaded.outcomes["seed"]) == {0, 7}
+    alone = [command.read(folder) for folder in (whole, other)]
+    assert set(loaded.problems["digest"]) == {digest for run in alone for digest in run.problems["digest"]}
+    tables = [aggregate.tables(run, convention(None))["summary"] for run in (loaded, *alone)]
+    assert (tables[0]["problems"] == tables[1]["problems"] + tables[2]["problems"]).all()
+    np.testing.assert_allclose(tables[0]["recall"], (tables[1]["recall"] + tables[2]["recall"]) / 2)
+    facts = tmp_path / "results" / "m" / "run.json"
+    assert "have the seeds 0, 7; give the run.json of one" in refused(capsys, "--config", str(facts), *plugins)
+    halves = [copied(tmp_path / "results" / "m", tmp_path / name, *gone) for name, gone in MINUS.items()]
+    assert merge([whole, *halves], tmp_path / "again", Catalog.of(None, PLUGINS)) == []
+    assert csvs(tmp_path / "again") == csvs(tmp_path / "results" / "m")
+    assert merge([other, whole], tmp_path / "reversed", Catalog.of(None, PLUGINS)) == []
+    copied(other, tmp_path / "lacking", ("DELETE FROM outcomes WHERE method = 'good' AND problem LIKE '%noisy%3'",))
+    missing = merge([whole, tmp_path / "lacking"], tmp_path / "part", Catalog.of(None, PLUGINS))
+    assert missing == ["good has outcomes of 9 problems of blobs/noisy/60, not of 10"]
+
+
+MINUS = {
+    "a": [("DELETE FROM outcomes WHERE method != 'oracle' AND problem LIKE '%seed=7/%'",)],
+    "b": [("DELETE FROM outcomes WHERE method != 'oracle' AND problem NOT LIKE '%seed=7/%'",)],
+}
+"""Statements that leave one part of the outcomes each."""
+
+
 def test_an_incomplete_union_is_marked_and_lists_what_is_missing(whole, tmp_path):
     a = copied(whole, tmp_path / "a", ("DELETE FROM outcomes WHERE method != 'good'",), run=of_methods(["good"]))
     gone = ("DELETE FROM outcomes WHERE method != 'halves' OR condition != 'noisy'",)
@@ -214,7 +249,6 @@ CONFLICTS = {
     "status": ([OTHER_STATUS], None, r"a and b: good on blobs/noisy/60/00003 .* ended with ok and with timeout"),
     "problem": ([OTHER_DIGEST], None, "a and b: problem blobs/noisy/60/00003 has different clouds"),
     "set": ([], other_set, r"a and b: blobs/noisy/60 has other problems \(another SHA-256\)"),
-    "seed": ([], lambda facts: facts["config"].update(seed=1), "a and b: differ in seed: 0 → 1"),
     "limit": ([], lambda facts: facts["config"].update(timeout=7), "a and b: differ in timeout: 120 → 7"),
     "code": ([OTHER_CODE], None, r"a and b: good has other code \(.*good.py\)"),
     "weights": (

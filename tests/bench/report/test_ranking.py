@@ -246,6 +246,15 @@ def test_bold_is_the_lowest_mean_even_if_another_median_is_lower():
     assert np.median(uneven) < np.median(even) and _lowest({"even": even, "uneven": uneven}) == "even"
 
 
+def test_of_equal_recalls_the_lower_mean_error_is_first():
+    errors = {"a": np.full(40, 0.15), "b": np.full(40, 0.05), "c": np.full(30, 0.01)}
+    assert by_recall(_errors(errors)).methods == ["b", "a", "c"]
+
+
+def test_bold_is_the_lowest_mean_of_methods_on_unequal_numbers_of_problems():
+    assert _lowest({"many": np.full(60, 0.3), "less": np.full(25, 0.5)}) == "many", "the sum of the other is lower"
+
+
 def test_the_order_is_by_what_recall_is_at_least():
     """20 of 20 says less than 99 of 100."""
     order = by_recall(_errors({"few": np.full(20, 0.1), "many": np.r_[np.full(99, 0.1), 0.9]}))
@@ -277,3 +286,5 @@ def test_bold_of_a_category_is_over_its_problems():
     assert table.best.loc["x"].to_dict() == {"a": True, "b": False}
     assert table.best.loc["y"].to_dict() == {"a": False, "b": True}
     assert table.mean.loc["x"].to_dict() == pytest.approx({"a": 0.1, "b": 0.5}) and not table.partly.to_numpy().any()
+    less = ranking.category_table(pd.DataFrame(rows[:3]), errors, CRITERION)
+    assert np.isnan(less.mean.loc["y", "b"]) and less.partly.loc["y"].to_dict() == {"a": False, "b": True}

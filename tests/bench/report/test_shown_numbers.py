@@ -1,6 +1,7 @@
 """Every number that tables, the terminal, figures and charts show is that of its row and its column."""
 
 import io
+import json
 
 import matplotlib
 import numpy as np
@@ -13,6 +14,7 @@ from bench.evaluation.compare import Change, Comparison
 from bench.evaluation.conventions import CONVENTIONS, by_convention
 from bench.evaluation.statistics import Difference
 from bench.report import figures, interactive, ranking, style, tables, terminal, trends
+from bench.report.estimated_symmetry import NOTE
 from bench.report.panels import kind_panels
 from bench.report.ranking import Duel, errors_of
 from bench.report.recommendation import Recommendation, alone, recommend
@@ -65,6 +67,7 @@ COLUMNS = {
     "RMSE median": ("rmse_median", 3),
     "recall as good": ("recall_as_good", 2),
     "recall sym.": ("recall_symmetric", 2),
+    "recall sym. (estimated)": ("recall_symmetric_estimated", 2),
     "RMSE sym. mean": ("rmse_symmetric_mean_answered", 3),
     "RRE median (°)": ("rre_deg_median", 2),
     "RTE median": ("rte_median", 3),
@@ -98,15 +101,19 @@ def test_the_summary_shows_each_column_under_its_head(frames, rows):
             middle = row[name or "rmse_mean_answered"]
             assert cells[head].text == f"{middle:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
         assert cells["RMSE mean over answered [95\u00a0%]"].beside == ("0.11" if row["method"] == "a" else "")
-    known = [{**row, "recall_as_good": np.nan} for row in rows]
-    assert table.caption == tables.ceiling_note(rows) and table.title == ranking.group_title(GROUP)
+    known = [{**row, "recall_as_good": np.nan, "recall_symmetric_estimated": np.nan} for row in rows]
+    assert table.caption == NOTE and not tables.ceiling_note(rows) and table.title == ranking.group_title(GROUP)
     noted = [{**row, "ceiling_problems": 9, "problems": row["problems"] * (row["method"] != "a")} for row in rows]
     other = tables.summary_table(GROUP, noted, errors_of(frames["trials"], CRITERION), CRITERION, {})
-    assert other.caption == tables.ceiling_note(noted)
+    assert other.caption == f"{tables.ceiling_note(noted)} {NOTE}"
     assert [row[0].text for row in other.rows] == [row[0].text for row in table.rows if row[0].text != "a"]
     assert style.not_run(noted) == "Not run: a; `bench.py list` and the report give the reasons."
     without = tables.summary_table(GROUP, known, errors_of(frames["trials"], CRITERION), CRITERION, {})
-    assert without.columns == ["method", "kind", *(h for h in COLUMNS if h != "recall as good")]
+    assert without.columns == [
+        "method",
+        "kind",
+        *(h for h in COLUMNS if h not in ("recall as good", "recall sym. (estimated)")),
+    ]
     assert tables.recall_text({**rows[0], "recall": np.nan}) == "–"
 
 
@@ -224,6 +231,8 @@ def test_the_table_of_times_shows_whole_rows_by_kind_and_size():
         assert cells["status"].text == ("timeout (2 ×)" if cells["method"].text == "c" else "ok")
         assert (cells["timed calls"].value, cells["device"].text, cells["threads"].value) == (row["ended"], "cpu", 2)
     plain = tables.timing_table(frame.assign(batch=np.nan, pairs_per_s=np.nan, gpu_memory_mb=np.nan))
+    some = frame.assign(gpu_memory_mb=frame["gpu_memory_mb"].where(frame["method"] == "a"))
+    assert tables.timing_table(some).columns == table.columns, "one method's value is enough"
     several = frame.assign(machine=[f"m{i % 2}" for i in range(len(frame) // 3) for _ in range(3)])
     assert tables.timing_table(several).columns == [*table.columns, "machine"]
     assert plain.columns == [head for head in table.columns if head not in tables.OPTIONAL_TIMING_COLUMNS.values()]
@@ -232,9 +241,11 @@ def test_the_table_of_times_shows_whole_rows_by_kind_and_size():
 def test_the_tables_of_stages_and_coverage_show_their_counts(frames):
     stages = pd.DataFrame(
         {"method": ["a", "b"], "points": [64, 32], "stage": ["x", "y"], "time_ms_median": [1.25, 7.5]}
-    )
+    ).assign(machine="m", device="cpu")
     table = tables.stage_table(stages)
     assert [[c.text for c in row] for row in table.rows] == [["a", "64", "x", "1.2"], ["b", "32", "y", "7.5"]]
+    table = tables.stage_table(stages.assign(device=["cpu", "cuda:0"]))
+    assert table.columns[-1] == "device" and [row[-1].text for row in table.rows] == ["cpu", "cuda:0"]
     summary = frames["summary"].assign(crash=[0, 2, 0, 0, 0], skipped=1)
     table = tables.coverage_table(summary)
     assert table.columns == ["method", "problems", "run", "answered", "timeout", "crash", "skipped"]
@@ -316,6 +327,21 @@ def test_categories_show_the_mean_of_each_method_and_mark_what_is_not_answered(f
     assert [text.get_text() for text in axes.texts] == [cell.text for cell in cells]
     assert np.allclose(axes.images[0].get_array(), [[cell.value for cell in cells]])
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["c  n 40"]
+    assert [text.get_position() for text in axes.texts] == [(float(j), 0.0) for j in range(5)]
+    assert {(text.get_ha(), text.get_va()) for text in axes.texts} == {("center", "center")}, "inside its field"
+
+
+def test_the_table_of_recall_by_group_marks_the_winner_of_each_alone():
+    won, lost = np.full(40, 0.1), np.full(40, 0.9)
+    groups = {}
+    for points, errors in ((64, (won, lost)), (128, (lost, won)), (256, (won, won))):
+        methods = {"a": ("global", errors[0]), "b": ("local", errors[1])}
+        groups["d", "noisy", points] = one_group(methods, {"a": 1.0, "b": 2.0})
+    shown = {g: tables.group_records(f["summary"], GROUP) for g, f in groups.items()}
+    advice = {g: recommend(shown[g], errors_of(f["trials"], CRITERION), f["timing"]) for g, f in groups.items()}
+    table = tables.recall_table(shown, advice, CRITERION)
+    cells = {row[0].text: [(cell.value, cell.bold) for cell in row[2:]] for row in table.rows}
+    assert cells == {"a": [(1, True), (0, False), (1, False)], "b": [(0, False), (1, True), (1, False)]}
 
 
 def test_headlines_name_who_lost_most_and_count_ambiguous_problems():
@@ -393,8 +419,12 @@ def panels_of(frames):
 def test_figures_of_curves_show_the_share_below_each_error(frames):
     with matplotlib.rc_context(style.RC):
         panels = panels_of(frames)
-        figure = figures._cdf(panels, frames["cdf"], CRITERION, "title", "", 0.25)
+        rest = CRITERION, "title", "", 0.25
+        figure = figures._cdf(panels, frames["cdf"], *rest)
+        wide = figures.error_axis(np.geomspace(1e-6, 1, 50), CRITERION)
+        logarithmic = figures._cdf(panels, frames["cdf"].assign(rmse=np.geomspace(1e-6, 1, len(frames["cdf"]))), *rest)
     axis = figures.error_axis(frames["cdf"]["rmse"].to_numpy(), CRITERION)
+    assert [a.get_xscale() for a in (figure.axes[0], logarithmic.axes[0])] == ["linear", "log"] and wide.log
     assert [axes.get_title(loc="left") for axes in figure.axes[:3]] == ["local", "global", "learned"]
     for axes, panel in zip(figure.axes, panels, strict=False):
         (m,) = (str(row["method"]) for row in panel.rows)
@@ -482,7 +512,7 @@ def test_figures_and_charts_of_times_show_medians_and_where_no_call_returned(tmp
         mine = whole[whole["method"] == trace["name"]].sort_values("points")
         assert trace["x"] == [64, 1024] and trace["text"] == mine["status"].tolist()
         assert trace["y"] == [None if np.isnan(v) else pytest.approx(v, rel=1e-4) for v in mine["time_ms_median"]]
-    assert chart["layout"]["xaxis"]["tickvals"] == [64, 1024]
+    assert chart["layout"]["xaxis"]["tickvals"] == [64, 1024] and json.dumps(chart)
 
 
 def test_recall_against_time_shows_both_with_the_interval(frames):

@@ -76,6 +76,18 @@ def test_the_latest_run_of_a_method_on_the_same_problems_is_shown_and_earlier_on
     assert page.count(' earlier" hidden') == 12 and page.count("<h2>") == 2
 
 
+def test_a_method_whose_poses_were_not_solved_again_is_unverified(runs, tmp_path):
+    shutil.copytree(runs[0], tmp_path / "d")
+    verdict = json.loads((tmp_path / "d" / "verify.json").read_text())
+    for method, expected in (("fgr", {"fgr"}), ("", {"fgr", "icp", HOSTILE})):
+        finding = {"check": "poses not solved again", "verdict": "not verified", "detail": "why", "method": method}
+        changed = verdict | {"findings": [*verdict["findings"], finding]}
+        (tmp_path / "d" / "verify.json").write_text(json.dumps(changed))
+        rows = list(site.entries_of(site.read(tmp_path / "d"), main_catalog()))
+        assert {row.method for row in rows if row.verified == "unverified"} == expected
+        assert {row.verified for row in rows if row.method not in expected} <= {"verified"}
+
+
 def entry(method, problems, recall, kind="global"):
     places = "task", "group", "set", method, kind, problems, problems, recall, recall, recall, 0.1, 1.0
     return Entry(*places, "cpu", "processor", "free", "run", "commit", "2026", "verified")

@@ -250,7 +250,7 @@ def test_running_run_is_read_with_its_commits(finished_run):
 def test_empty_database_is_reported_and_continued(project, capsys):
     (project / "results" / "e").mkdir()
     (project / "results" / "e" / "record.sqlite").touch()
-    assert "stopped before it generated problems" in refused(capsys, "report", "e")
+    assert "stopped before it began" in refused(capsys, "report", "e")
     assert main.main([*SHORT, "--out", "e"]) == 0
 
 

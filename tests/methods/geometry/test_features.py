@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
@@ -82,6 +84,11 @@ def test_clouds_are_refused_if_they_lie_on_a_line_to_rounding() -> None:
                     unit_pair(*pair)
             else:
                 unit_pair(*pair)
+    far = np.vstack([line, 100 * line[-1:], 100 * line[:1]])  # coordinates of far points are rounded more
+    for width, refused in ((1e-5, True), (1e-3, False)):
+        cloud = far + width * np.outer(np.cos(np.arange(52)), [3.0, 0.0, -1.0])
+        with pytest.raises(NoSolution, match="on a line") if refused else nullcontext():
+            unit_pair(cloud, line + wave)
     for covariance in (np.diag([3.0, 2.0, 1.0]), np.cov(np.random.default_rng(0).normal(size=(3, 20)))):
         e = np.linalg.eigvalsh(covariance)
         pairs = e[0] * e[1] + e[0] * e[2] + e[1] * e[2]
@@ -92,6 +99,16 @@ def test_clouds_are_refused_if_they_lie_on_a_line_to_rounding() -> None:
     for bad, message in ((line[:2], "2 points"), (line[:, :2], "shape"), (np.full((9, 3), 0.3), "equal")):
         with pytest.raises(NoSolution, match=f"target.*{message}|{message}.*target"):
             unit_pair(line + wave, bad)
+
+
+def test_normals_of_the_tangent_plane_are_open3ds_with_twelve_neighbours_and_mostly_point_outward() -> None:
+    for cloud in (lumpy(300), np.random.default_rng(300).normal(size=(300, 3))):
+        oriented = point_cloud(cloud)
+        oriented.estimate_normals(open3d().geometry.KDTreeSearchParamHybrid(0.4, 30))
+        oriented.orient_normals_consistent_tangent_plane(12)
+        expected = np.asarray(oriented.normals)
+        expected = expected * (1 if (expected * cloud).sum() > 0 else -1)
+        assert np.array_equal(normals(cloud, 0.4, "tangent_plane"), expected)
 
 
 def test_normals_without_orientation_keep_their_signs_and_lie_along_the_radius() -> None:

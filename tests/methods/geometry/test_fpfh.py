@@ -26,7 +26,7 @@ def kernel() -> None:
 
 
 def by_open3d(points: np.ndarray, directions: np.ndarray, radius: float, neighbours: int) -> np.ndarray:
-    """`fpfh.describe` without the kernel."""
+    """`fpfh.fpfh_features` without the kernel."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "library", lambda: None)
         assert fpfh.implementation() == "open3d"
@@ -112,7 +112,7 @@ def test_each_histogram_sums_to_200_where_there_are_neighbours() -> None:
 def test_the_nearest_features_are_those_of_all_distances() -> None:
     a, b = 20 * RNG.random((150, 33)), 20 * RNG.random((300, 33))
     gap = cdist(a, b)
-    assert (fpfh.nearest(a, b) == gap.argmin(axis=1)).all()
+    assert (fpfh.nearest_features(a, b) == gap.argmin(axis=1)).all()
     one_way, mutual = fpfh.matches(a, b, False), fpfh.matches(a, b, True)
     assert (one_way == np.stack([np.arange(150), gap.argmin(axis=1)], axis=1)).all()
     both = [(i, j) for i, j in enumerate(gap.argmin(axis=1)) if gap[:, j].argmin() == i]

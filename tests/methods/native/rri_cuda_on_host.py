@@ -45,7 +45,7 @@ def _compiled(k: int) -> ctypes._NamedFuncPointer:
 
     contents = SHIM.read_bytes(), rri_cuda.SOURCE.read_bytes(), repr(options[:2]).encode()
     try:
-        file = build.build(build.folder("rri-cuda-shim", *contents), "shim.so", make)
+        file = build.build(build.build_folder("rri-cuda-shim", *contents), "shim.so", make)
     except Unavailable as reason:
         pytest.skip(f"the kernel cannot be compiled for the host: {reason}")
     return ctypes.CDLL(str(file)).run

@@ -98,7 +98,7 @@ def test_without_network_or_with_another_file_it_is_unavailable_and_leaves_nothi
     monkeypatch.setattr(subprocess, "run", forge)
     with pytest.raises(Unavailable, match=r"x\.whl has SHA-256"):
         native.build_library()
-    assert not native.folder().exists() and not list(bare.glob("tmp*"))
+    assert not native.library_folder().exists() and not list(bare.glob("tmp*"))
 
 
 def test_unpacking_stays_in_its_folder(tmp_path: Path) -> None:
