@@ -201,7 +201,7 @@ class FeatureMethod(Method):
 
     Parameters:
         features: "fpfh", or "learned" for the descriptor that was trained on `rooms`; it has no parameters, and clouds are not
-            thinned for it unless `voxel` is given.
+            thinned for it unless `voxel` is given. `sc2_pcr`, `turbo_reg` and `mac` also take "both", the matches of both.
         voxel: edge of the cells whose means replace the points; 0 keeps all points, as for objects.
         normal_radius: neighbourhood of the normals; .2 for objects.
         feature_radius: neighbourhood of the FPFH features (Rusu 2009); .5 for objects.
@@ -219,6 +219,9 @@ class FeatureMethod(Method):
     object_distance: ClassVar[float] = 0.06
     """Maximum error of a correct match of whole objects."""
 
+    known_features: ClassVar[tuple[str, ...]] = FEATURES
+    """Values of `features`."""
+
     features: str = "fpfh"
     voxel: float | None = None
     normal_radius: float | None = None
@@ -232,14 +235,19 @@ class FeatureMethod(Method):
             raise InputError(f"{type(self).__name__.lower()}[voxel={self.voxel}]: not 0 or above; 0 keeps all points")
         if self.orientation not in (None, *ORIENTATIONS):
             raise unknown("orientation", self.orientation, ORIENTATIONS)
-        if self.features not in FEATURES:
-            raise unknown("features", self.features, FEATURES)
+        if self.features not in self.known_features:
+            raise unknown("features", self.features, self.known_features)
+
+    @property
+    def learned(self) -> bool:
+        """Whether the learned descriptor is used, alone or beside FPFH."""
+        return self.features != "fpfh"
 
     def setup(self, device: str, seed: int, domain: str) -> None:
         """Load the weights of learned features, or the kernel of FPFH, which builds it on first use; see `Method.setup`."""
-        if self.features == "fpfh":
+        if self.features != "learned":
             self.note(features=fpfh.implementation())
-        else:
+        if self.learned:
             from methods.geometry.learned_matches import LearnedMatcher
 
             self.state["matcher"] = LearnedMatcher.load()
@@ -254,13 +262,23 @@ class FeatureMethod(Method):
         pair = unit_pair(source, target)
         given = {name: value for name in SETTINGS if (value := getattr(self, name)) is not None}
         settings = replace(feature_settings(self.data_kind, pair.source, pair.target, self.voxel), **given)
-        if settings.voxel == 0 or (self.features == "learned" and self.voxel is None):
+        if self.learned and self.voxel is None:
             return pair, settings
+        return self.thinned(pair, settings.voxel), settings
+
+    def thinned(self, pair: UnitPair, voxel: float) -> UnitPair:
+        """Return a pair with the means of the points in cells of edge `voxel`, or as it is if that is 0.
+
+        Raises:
+            NoSolution: fewer than 3 of a cloud's cells are occupied.
+        """
+        if voxel == 0:
+            return pair
         with self.stage("thinning"):
-            clouds = [voxel_means(cloud, settings.voxel) for cloud in (pair.source, pair.target)]
+            clouds = [voxel_means(cloud, voxel) for cloud in (pair.source, pair.target)]
         if min(map(len, clouds)) < 3:
-            raise NoSolution(f"fewer than 3 cells of {settings.voxel:.3g} contain points; a pose needs 3")
-        return pair._replace(source=clouds[0], target=clouds[1]), settings
+            raise NoSolution(f"fewer than 3 cells of {voxel:.3g} contain points; a pose needs 3")
+        return pair._replace(source=clouds[0], target=clouds[1])
 
     def inlier_distance(self, given: float | None, settings: FeatureSettings) -> float:
         """Return the maximum error of a correct match: the given one, else that of objects or of the settings."""
@@ -286,10 +304,10 @@ class FeatureMethod(Method):
         Raises:
             NoSolution: fewer than 3 matches.
         """
-        if self.features == "learned":
+        if self.learned:
             matches = self._learned_matches(described or self.described(pair))
         else:
-            matches = self._fpfh_matches(pair, settings, mutual)
+            matches = self.fpfh_matches(pair, settings, mutual)
         self.note(matches=len(matches))
         if len(matches) < 3:
             raise NoSolution(f"{len(matches)} {'mutual ' * mutual}matches of {self.features} features; a pose needs 3")
@@ -310,7 +328,8 @@ class FeatureMethod(Method):
             matches: Matches = self.state["matcher"].mutual(*described)
         return matches
 
-    def _fpfh_matches(self, pair: UnitPair, settings: FeatureSettings, mutual: bool) -> Matches:
+    def fpfh_matches(self, pair: UnitPair, settings: FeatureSettings, mutual: bool) -> Matches:
+        """Return index pairs (K, 2) of points whose FPFH features are nearest, see `matches`."""
         clouds = pair.source, pair.target
         with self.stage("normals"):
             directions = [normals(c, settings.normal_radius, settings.orientation) for c in clouds]

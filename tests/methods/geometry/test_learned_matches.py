@@ -6,6 +6,7 @@ import torch
 from scipy.spatial.transform import Rotation
 
 from common.errors import InputError
+from common.kinds import DataKind
 from methods.base import Unavailable
 from methods.geometry import learned_matches
 from methods.geometry.patches import patches
@@ -92,3 +93,23 @@ def test_repeated_points_are_left_out_without_effect(weights):
     with torch.inference_mode():
         whole = matcher.network([torch.from_numpy(patch.points) for patch in found]).numpy()
     np.testing.assert_allclose(matcher.describe(cloud).descriptors, whole, atol=1e-5)
+
+
+def test_both_features_add_the_matches_of_fpfh(weights, pair, monkeypatch):
+    monkeypatch.setattr(learned_matches, "KEYS", 300)
+    source, target, T = pair
+    matches = []
+    for features in ("learned", "both"):
+        method = build(f"sc2_pcr[features={features}]")
+        method.adapt(DataKind.SCANS)
+        method.setup("cpu", 0, "rooms")
+        method.begin(0)
+        found = method.register(source, target)
+        matches.append(method.scratch.notes["matches"])
+    assert matches[1] > matches[0] + 10
+    assert np.linalg.norm((found @ np.linalg.inv(T))[:3, :3] - np.eye(3)) < 0.2
+
+
+def test_both_features_are_for_methods_on_compatible_matches():
+    with pytest.raises(InputError, match="features 'both'"):
+        build("fgr[features=both]")
