@@ -40,7 +40,7 @@ class Solved:
     outcomes: list[Outcome] = field(default_factory=list)
     problems: list[Row] = field(default_factory=list)
 
-    def add(self, problems: list[Problem], reply: Reply) -> None:
+    def extend(self, problems: list[Problem], reply: Reply) -> None:
         """Add the outcomes of a call on problems."""
         self.outcomes += to_outcomes(self.task.setup, problems, reply, Phase.ACCURACY, self.task.repeat)
         if self.task.new:
@@ -68,7 +68,7 @@ def solve_batch(tasks: list[Task], parent: int | None = None) -> list[Solved]:
             calls = _until(time.monotonic() + FLUSH_INTERVAL_S, _calls(tasks, generated))
             with contextlib.closing(process.replies(calls)) as replies:
                 for (number, problems), reply in replies:
-                    solved[number].add(problems, reply)
+                    solved[number].extend(problems, reply)
     except InputError:
         if not any(part.outcomes for part in solved):
             raise
