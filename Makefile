@@ -4,8 +4,6 @@ BIN := .venv/bin
 ARGS ?= --methods all --device auto
 FAULTS ?= --sample 0
 LOCK ?=
-# Half as many again as there are cores, because many tests wait for processes.
-WORKERS ?= $$($(BIN)/python -c 'import os; print(min(8, 3 * os.cpu_count() // 2 or 1))')
 
 .PHONY: help bench test lint format docs performance mutants lock
 help:   ## list the targets
@@ -18,7 +16,7 @@ test: .venv/dev.done  ## run linters, type checks and tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope
+	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadscope
 
 lint: .venv/dev.done  ## run ruff and mypy only
 	$(BIN)/ruff check .

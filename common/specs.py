@@ -114,7 +114,7 @@ def instantiate(cls: type[T], spec: Spec, defaults: Mapping[str, Any], kind: str
     ... class Icp:
     ...     trim: float = 0.2
     ...     steps: int = 30
-    >>> build(Icp, parse("icp[trim=.3]"), {"steps": 4}, "method")
+    >>> instantiate(Icp, parse("icp[trim=.3]"), {"steps": 4}, "method")
     Icp(trim=0.3, steps=4)
     """
     hints = get_type_hints(cls)

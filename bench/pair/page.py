@@ -41,7 +41,7 @@ def render(result: PairResult) -> str:
         verdict=result.verdict(),
         pose_title=pose_title(result),
         pose=pose_lines(result),
-        table_rows=table_rows(result),
+        table=table_rows(result),
         names=[a.method for a in result.posed],
         matrix=_matrix(result),
         plotly=plotly_script(),

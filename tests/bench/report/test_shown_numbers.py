@@ -443,7 +443,7 @@ def test_figures_of_curves_show_the_share_below_each_error(frames):
         assert np.allclose(x[1:-1], np.maximum(inside, axis.low))
         assert np.allclose(y[1:-1], [(errors <= e + 1e-12).mean() for e in inside])
         texts = [text.get_text() for text in axes.texts]
-        assert texts == ["recall@0.2", f"{m} {panel.rows[0]['recall']:.2f}"]
+        assert texts == ["recall@0.2", "ceiling 0.25", f"{m} {panel.rows[0]['recall']:.2f}"]
         assert [line.get_ydata()[0] for line in axes.lines if line.get_linestyle() == "--"] == [0.25]
         assert [line.get_xdata()[0] for line in axes.lines if len(set(line.get_xdata())) == 1] == [0.2]
 
