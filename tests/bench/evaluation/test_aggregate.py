@@ -285,6 +285,16 @@ def test_the_status_of_a_time_is_its_most_frequent_failure(synthetic, counts, st
     assert table["status"].tolist() == [status] and table["ended"].tolist() == [names.count("ok")]
 
 
+@pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)])
+def test_a_time_is_of_the_timing_phase_whether_batches_come_first_or_last(synthetic, order):
+    timed = aggregate.timed(as_loaded(*synthetic))
+    alone = timed[(timed["method"] == "deepgmr") & (timed["points"] == 256)]
+    batches = alone.assign(phase="batch", batch=8)
+    table = aggregate.timing(pd.concat([alone, batches])[order], [0.0, 180.0])
+    assert table["phase"].tolist() == ["timing"] and table["batch"].tolist() == [8]
+    assert aggregate.timing(batches, [0.0, 180.0])["phase"].tolist() == ["batch"]
+
+
 def test_times_of_several_devices_are_not_averaged_and_all_devices_are_named():
     trials = one_group({"a": ("local", np.full(4, 0.1))}, {"a": 2.0})["trials"]
     devices = trials.assign(device=["cpu", "cuda:0", "cpu", "cpu"])
