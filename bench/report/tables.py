@@ -38,7 +38,7 @@ Row = Mapping[Any, Any]
 
 def groups_of(frame: pd.DataFrame) -> list[GroupKey]:
     """Return the problem groups of a frame, sorted."""
-    return sorted({tuple(p) for p in frame[GROUP_KEY_COLUMNS].drop_duplicates().itertuples(index=False, name=None)})
+    return sorted(set(frame[GROUP_KEY_COLUMNS].itertuples(index=False, name=None)))
 
 
 def group_records(frame: pd.DataFrame, group: GroupKey) -> list[Row]:
