@@ -13,7 +13,7 @@ from bench.isolation.process import MethodProcess
 from bench.isolation.protocol import Limits, MethodSetup, RegisterRequest, Reply
 from common.errors import InputError
 from tests.bench.command_line import PLUGINS
-from tests.bench.plugins.picky import EXIT, KILL, LARGE, NAP, SLEEP, WORDS
+from tests.bench.plugins.picky import EXIT, FORK, KILL, LARGE, NAP, SLEEP, WORDS
 from tests.bench.waiting import FAULT_S, wait_until
 from tests.catalog import spec
 
@@ -182,6 +182,11 @@ def test_limits_hold_for_a_call_that_nobody_watches_while_the_next_is_drawn(pick
         received.append((first, reply.status))
         picky.limits = usual
     assert received == [(1, "ok"), (2, "ok"), (call, status), (3, "ok")]
+
+
+def test_the_end_of_a_process_is_noticed_while_one_that_it_forked_holds_the_pipe(picky):
+    picky.limits = Limits(FAULT_S, 4)
+    assert [picky.call(call).status for _, call in calls(FORK, 1)] == ["crash", "ok"]
 
 
 def test_a_process_over_its_memory_limit_is_ended(picky):
