@@ -48,7 +48,7 @@ def library() -> ctypes.CDLL | None:
 
 def build_kernel() -> Path:
     """Build the library if necessary, and return its file, see `methods.native.build.kernel`."""
-    return build.kernel("fpfh", OPTIONS, "for faster features")
+    return build.kernel("fpfh", OPTIONS, "for faster features", ("neighbours.h",))
 
 
 if __name__ == "__main__":
