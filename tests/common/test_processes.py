@@ -5,7 +5,7 @@ import sys
 
 import psutil
 
-from bench.isolation.process import ROOT
+from bench.isolation.guard import ROOT
 from tests.bench.waiting import FAULT_S, wait_until
 
 PARENT = """
