@@ -75,7 +75,7 @@ class ForkedProcess:
         return self.returncode
 
 
-def start(requires: Iterable[str], own_variables: Mapping[str, str], pipes: Sequence[int]) -> ForkedProcess | None:
+def fork(requires: Iterable[str], own_variables: Mapping[str, str], pipes: Sequence[int]) -> ForkedProcess | None:
     """Start `bench.isolation.server` in a copy of the fork server. Send it its environment first.
 
     Args:
@@ -206,7 +206,7 @@ class _Server:
 
 
 def serve_method(server: int, requests: int, replies: int, errors: int, status: int) -> None:
-    """Serve a method in a copy of the server, whose id is given, with the descriptors of `start`."""
+    """Serve a method in a copy of the server, whose id is given, with the descriptors of `fork`."""
     os.setsid()
     os.dup2(errors, 2)
     os.close(errors)

@@ -91,7 +91,7 @@ class MethodProcess:
         can_fork = sys.platform == "linux" and setup.threads == 1 and setup.device == CPU
         if can_fork and self.server == SERVER:
             requires = [package for facts in setup.method.facts for package in facts.requires]
-            if process := fork_server.start(requires, own, pipes):
+            if process := fork_server.fork(requires, own, pipes):
                 self._requests.send(environment)
                 return process
         return subprocess.Popen(
