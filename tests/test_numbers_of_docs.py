@@ -10,7 +10,7 @@ from bench.evaluation import fit, statistics
 from bench.evaluation.conventions import CONVENTIONS
 from bench.evaluation.metrics import MEAN_DISTANCE_POINTS
 from bench.execution.timing import BATCH_SIZE
-from bench.isolation.process import ROOT
+from bench.isolation.guard import ROOT
 from bench.report import ranking
 from datasets import conditions, poses, problems, visibility
 from methods.icp import NEAR_START

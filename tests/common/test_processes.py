@@ -6,7 +6,7 @@ import sys
 import psutil
 import pytest
 
-from bench.isolation.process import ROOT
+from bench.isolation.guard import ROOT
 from common import processes
 from tests.bench.waiting import FAULT_S, wait_until
 
