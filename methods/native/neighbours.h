@@ -78,24 +78,28 @@ public:
     void collect(Vector point, int32_t row, double distance, int reach, std::vector<Neighbour>& near) const {
         near.clear();
         if (beyond(point, distance)) return;
-        const auto add = [&](size_t at) {
-            const Vector d = minus(sorted_[at], point);
-            const double squared = dot(d, d);
-            if (squared < distance * distance && rows_[at] != row) near.push_back({squared, rows_[at]});
-        };
-        if (reach * edge < distance) {
-            for (size_t at = 0; at < keys_.size(); at++) add(at);
-            return;
-        }
+        if (reach * edge < distance) return add(0, keys_.size(), point, row, distance, near);
         for (int dx = -reach; dx <= reach; dx++)
             for (int dy = -reach; dy <= reach; dy++) {
                 const auto first = std::lower_bound(keys_.begin(), keys_.end(), key(point, dx, dy, -reach));
-                const int64_t last = key(point, dx, dy, reach);
-                for (size_t at = first - keys_.begin(); at < keys_.size() && keys_[at] <= last; at++) add(at);
+                const auto last = std::upper_bound(first, keys_.end(), key(point, dx, dy, reach));
+                add(first - keys_.begin(), last - keys_.begin(), point, row, distance, near);
             }
     }
 
 private:
+    // Add those of the sorted points in a range that are within the distance, without a branch: half of them are.
+    void add(size_t first, size_t last, Vector point, int32_t row, double distance, std::vector<Neighbour>& near) const {
+        size_t count = near.size();
+        near.resize(count + last - first);
+        for (size_t at = first; at < last; at++) {
+            const Vector d = minus(sorted_[at], point);
+            near[count] = {dot(d, d), rows_[at]};
+            count += near[count].squared < distance * distance && rows_[at] != row;
+        }
+        near.resize(count);
+    }
+
     int64_t key(Vector point, int dx, int dy, int dz) const {
         const auto cell = [this](double value, double low, int shift) {
             return static_cast<int64_t>((value - low) / edge) + MARGIN + shift;
