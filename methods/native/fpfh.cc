@@ -84,7 +84,7 @@ struct Vectors {
     Doubles x, y, z;
 };
 
-inline Doubles all(double a) { return {a, a, a, a}; }  // 0 + a would lose the sign of -0
+inline Doubles all(double a) { return Doubles{a, a, a, a}; }  // 0 + a would lose the sign of -0
 inline Vectors all(Vector a) { return {all(a.x), all(a.y), all(a.z)}; }
 inline Vectors times(Doubles s, Vectors a) { return {s * a.x, s * a.y, s * a.z}; }
 inline Doubles dot(Vectors a, Vectors b) { return a.x * b.x + a.y * b.y + a.z * b.z; }
