@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from bench.cli import main
-from bench.isolation.process import ROOT
+from bench.isolation.guard import ROOT
 
 FILES = [
     file

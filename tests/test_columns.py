@@ -7,7 +7,7 @@ import pytest
 
 from bench.evaluation import aggregate, protocols
 from bench.evaluation.conventions import CONVENTIONS
-from bench.isolation.process import ROOT
+from bench.isolation.guard import ROOT
 from bench.storage.run_folder import REAL_TABLES
 from bench.storage.run_folder import TABLES as TABLES_OF_ALL
 from tests.bench.synthetic_run import as_loaded, synthetic_run

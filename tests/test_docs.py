@@ -23,7 +23,7 @@ import pytest
 
 from bench.cli import main
 from bench.cli.scaffold import write_templates as write_new
-from bench.isolation.process import ROOT
+from bench.isolation.guard import ROOT
 from bench.pair.files import write_ply
 from common.keys import rng
 from docs.scripts import make_choosing, make_geometric, make_readme

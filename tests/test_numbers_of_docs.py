@@ -6,11 +6,12 @@ import re
 import numpy as np
 import pytest
 
+from bench.cli import main
 from bench.evaluation import fit, statistics
 from bench.evaluation.conventions import CONVENTIONS
 from bench.evaluation.metrics import MEAN_DISTANCE_POINTS
 from bench.execution.timing import BATCH_SIZE
-from bench.isolation.process import ROOT
+from bench.isolation.guard import ROOT
 from bench.report import ranking
 from datasets import conditions, poses, problems, visibility
 from methods.icp import NEAR_START
@@ -65,6 +66,13 @@ def test_a_stated_number_is_that_of_the_code(page, pattern, expected):
     assert stated, "the sentence has changed; adapt the pattern"
     assert expected in [pytest.approx(value(text)) for text in stated]
     assert len(stated) == 1 or page == "docs/performance.md"
+
+
+def test_the_help_names_all_samplers():
+    (text,) = [
+        action.help for action in main._parser(train=False)[1]["run"].actions if "--sampler" in action.option_strings
+    ]
+    assert text.split(": ")[1].split(", ") == list(poses.SAMPLERS)
 
 
 def test_the_table_of_samplers_is_that_of_the_samplers():

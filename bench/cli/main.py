@@ -239,7 +239,7 @@ def _problem_flags(command: argparse.ArgumentParser) -> None:
     add("--points", nargs="+", metavar="N", help="points per cloud, one or several")
     add("--angles", nargs="+", metavar="DEG", help="bin edges of the rotation angle in degrees: 0 30 60 90")
     add("--max-angle", type=float, metavar="DEG", help="maximum rotation angle in degrees")
-    add("--sampler", help="sampler of rotations: axis_angle, haar, euler45")
+    add("--sampler", help="sampler of poses: axis_angle, haar, euler45, euler45_box, euler180_box")
     add("--problems", type=int, metavar="N", help="problems per condition")
     add("--seed", type=int, default=0)
     add("--preset", default="quick", help="values of flags that are not given (bench.py list)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.conformance.checks import CHECKS, CheckFailed, CheckRequest, PlainCallFailed, on_device
 from bench.isolation.protocol import Reply
-from bench.isolation.server import HANDLERS, serve
+from bench.isolation.server import HANDLERS, main
 from bench.storage.outcome import Status
 from methods.base import Method
 
@@ -21,4 +21,4 @@ def check(method: Method, device: str, request: CheckRequest) -> Reply:
 
 
 if __name__ == "__main__":
-    serve({**HANDLERS, CheckRequest: check})
+    main({**HANDLERS, CheckRequest: check})

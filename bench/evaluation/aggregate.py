@@ -155,10 +155,10 @@ def _errors(
 def summary(trials: pd.DataFrame, criterion: Convention) -> pd.DataFrame:
     """Return one row per method, data set, condition and number of points; columns `summary_columns`.
 
-    Repeats of a problem are not independent: recall and the mean over answered are means over problems of the mean over
-    repeats, medians are over problems of the median over repeats, and intervals are over problems (Wilson's for recall,
-    bootstraps otherwise), or over objects if an object has several problems; see `statistics`. The mean has no interval below
-    ten objects. Medians are over all problems that were run, so they are infinite where half or more failed.
+    Repeats of a problem are not independent: recall is the mean over all outcomes, the mean over answered is over problems of
+    the mean over repeats, medians are over problems of the median over repeats, and intervals are over problems (Wilson's
+    for recall, bootstraps otherwise), or over objects if an object has several problems; see `statistics`. The mean has no
+    interval below ten objects. Medians are over all problems that were run, so they are infinite where half or more failed.
     The spread over seeds has separate columns. The time of a batch is divided by its pairs; `batch` is the largest size.
     Times are empty where several machines or devices measured them; `device` names all of these.
     """

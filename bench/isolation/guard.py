@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 COMMAND, CALLS = "BENCH_COMMAND_ID", "BENCH_METHOD_PROCESS_ID"
 """Environment variables that mark the processes of a command, and those that a method's process started."""
+NO_MARK = "0" * 32
+"""Value of `CALLS` in a process that is copied for methods, as long as a mark."""
 GRACE_S = 0.7
 """Seconds in which processes may end by themselves after their command has ended."""
 PATIENCE_S = 5.0
@@ -35,13 +37,18 @@ _guard: subprocess.Popen[bytes] | None = None
 _guarded_by_parent = threading.Event()
 
 
+def new_mark() -> str:
+    """Return a random mark."""
+    return secrets.token_hex(len(NO_MARK) // 2)
+
+
 def start() -> None:
     """Start the guard of this process, once; a worker of a guarded command needs none."""
     global _guard
     if _guard is not None or _guarded_by_parent.is_set():
         return
     os.environ.pop(COMMAND, None)  # the guard must not carry the mark, nor that of a command around this one
-    mark = secrets.token_hex(16)
+    mark = new_mark()
     _guard = subprocess.Popen(
         [sys.executable, "-m", "bench.isolation.guard", mark],
         stdin=subprocess.PIPE,

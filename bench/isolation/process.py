@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import secrets
 import signal
 import subprocess
 import sys
@@ -16,13 +15,15 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from bench.isolation import guard, interrupt, received
+from bench.isolation import fork_server, guard, interrupt, received
+from bench.isolation.fork_server import ForkedProcess
 from bench.isolation.protocol import GaussiansRequest, Limits, MethodSetup, Points, RegisterRequest, Reply
 from bench.storage.outcome import Status
+from common.devices import CPU
 from common.errors import InputError
+from common.processes import descendants
 
 SETUP_TIMEOUT_S = 600.0
 """Minimum timeout of a setup, which may load weights or run a compiler."""
@@ -36,7 +37,7 @@ PIPELINE_BELOW_S = 0.5
 """While a call runs, the next one is sent ahead if the call before took less than this."""
 PIPE_BYTES = 1 << 20
 """Requested pipe buffer size in bytes."""
-ROOT = Path(__file__).resolve().parents[2]
+SERVER = "bench.isolation.server"
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BENCH_THREADS", "OMP_THREAD_LIMIT")
 
 T = TypeVar("T")
@@ -51,9 +52,9 @@ class MethodProcess:
         server: module that answers the requests; see `bench.isolation.server`.
     """
 
-    def __init__(self, setup: MethodSetup, limits: Limits, server: str = "bench.isolation.server") -> None:
+    def __init__(self, setup: MethodSetup, limits: Limits, server: str = SERVER) -> None:
         self.setup, self.limits, self.server = setup, limits, server
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | ForkedProcess | None = None
         self.ready = Reply()
         self._unanswered = 0  # requests that were sent and not answered
         self._answered = 0  # requests that were answered
@@ -71,28 +72,39 @@ class MethodProcess:
         setup = self.setup
         child_requests, self._requests = Pipe(duplex=False)
         self._replies, child_replies = Pipe(duplex=False)
-        descriptors = child_requests.fileno(), child_replies.fileno()
         guard.start()
-        self._mark = secrets.token_hex(16)
-        variables = dict.fromkeys(_THREAD_VARIABLES, str(setup.threads)) | {guard.CALLS: self._mark}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", self.server, *map(str, (*descriptors, os.getpid()))],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            cwd=ROOT,
-            env={**os.environ, **variables, **setup.method.environment},
-            pass_fds=descriptors,
-            start_new_session=True,  # Ctrl-C is handled by the parent
-        )
-        child_requests.close()
-        child_replies.close()
+        self._mark = guard.new_mark()
+        with child_requests, child_replies:
+            self.process = self._started((child_requests.fileno(), child_replies.fileno()))
         self._answered, self._last_reply, self._waited_s = 0, time.monotonic(), 0.0
         self._tail = bytearray()
         self._unanswered, self._pipe_bytes = 0, _widen_pipe(self._requests)
         self._tail_reader = threading.Thread(target=_keep_tail, args=(self.process.stderr, self._tail), daemon=True)
         self._tail_reader.start()
         return self.set_up(setup)
+
+    def _started(self, pipes: tuple[int, int]) -> subprocess.Popen[bytes] | ForkedProcess:
+        """Start the server of the method, which reads and writes pipes: as a copy of the fork server where possible."""
+        setup = self.setup
+        own = dict.fromkeys(_THREAD_VARIABLES, str(setup.threads)) | setup.method.environment
+        environment = {**os.environ, **own, guard.CALLS: self._mark}
+        # With several threads, BLAS starts them when it is imported; the driver of a GPU cannot be copied.
+        can_fork = sys.platform == "linux" and setup.threads == 1 and setup.device == CPU
+        if can_fork and self.server == SERVER:
+            requires = [package for facts in setup.method.facts for package in facts.requires]
+            if process := fork_server.fork(requires, own, pipes):
+                self._requests.send(environment)
+                return process
+        return subprocess.Popen(
+            [sys.executable, "-m", self.server, *map(str, (*pipes, os.getpid()))],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            cwd=guard.ROOT,
+            env=environment,
+            pass_fds=pipes,
+            start_new_session=True,  # Ctrl-C is handled by the parent
+        )
 
     def set_up(self, setup: MethodSetup) -> Reply:
         """Set a method up, in the running process if there is one (its environment variables do not change)."""
@@ -248,8 +260,7 @@ class MethodProcess:
         assert self.process is not None
         total = 0
         with contextlib.suppress(psutil.Error):
-            parent = psutil.Process(self.process.pid)
-            for process in (parent, *parent.children(recursive=True)):
+            for process in (psutil.Process(self.process.pid), *descendants(self.process.pid)):
                 with contextlib.suppress(psutil.Error):
                     total += process.memory_info().rss
         return total / 1e9

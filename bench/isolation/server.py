@@ -34,14 +34,15 @@ MAX_NOTE = 200
 """Maximum length of a note that is a text."""
 
 
-def serve(handlers: Mapping[type, Handler]) -> None:
-    """Answer requests until the parent closes the connection.
-
-    The arguments are the file descriptors to read and write, and the id of the parent.
-    """
-    requests, replies = Connection(int(sys.argv[1]), writable=False), Connection(int(sys.argv[2]), readable=False)
-    os.dup2(2, 1)  # prints of native code go to the log, like standard error
+def main(handlers: Mapping[type, Handler]) -> None:
+    """Serve a method; the arguments are the file descriptors to read and write, and the id of the parent."""
     die_with_parent(int(sys.argv[3]))
+    serve(handlers, Connection(int(sys.argv[1]), writable=False), Connection(int(sys.argv[2]), readable=False))
+
+
+def serve(handlers: Mapping[type, Handler], requests: Connection, replies: Connection) -> None:
+    """Answer requests until the parent closes the connection."""
+    os.dup2(2, 1)  # prints of native code go to the log, like standard error
     process_id = os.getpid()
     method: Method | None = None
     device = "cpu"
@@ -156,4 +157,4 @@ def plain_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    serve(HANDLERS)
+    main(HANDLERS)

@@ -102,7 +102,8 @@ class Published:
     @property
     def status(self) -> str:
         """Verdict in a word."""
-        return str(self.verdict["verdict"]) if self.verdict else UNVERIFIED
+        verdict = self.verdict["verdict"] if self.verdict else UNVERIFIED
+        return UNVERIFIED if verdict == Verdict.FILES_VERIFIED else str(verdict)
 
     def status_of(self, method: str) -> str:
         """Verdict on a method in a word: `unverified` if the run is verified but for the poses of this method."""
@@ -172,6 +173,7 @@ def _verdict(folder: Path) -> dict[str, Any] | None:
         verdict: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         known = {"verdict", "findings", "files"} <= verdict.keys() and verdict["verdict"] in (
             Verdict.VERIFIED,
+            Verdict.FILES_VERIFIED,
             Verdict.REFUSED,
         )
     except (ValueError, AttributeError) as error:

@@ -92,7 +92,7 @@ class SolveAgain:
             before = result.solved
             self._solve(spec, own, self.budget_s / len(methods), number, result)
             if result.solved == before:
-                result.reasons.append((name, "its problems cannot be generated here"))
+                result.reasons.append((name, "data missing"))
         return result
 
     def _repeatable(self) -> pd.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -41,6 +41,8 @@ NOT_VERIFIABLE = (
     "whether seed, data sets and limits were chosen for their result",
 )
 """What no computation can check, listed in every verdict."""
+SOLVED = "poses solved again"
+"""Check of the finding on the outcomes that were solved again."""
 NOT_SOLVED = "poses not solved again"
 """Check of the findings that leave a method, or all if none is named, without a verdict on its poses."""
 MAX_LISTED = 3
@@ -51,6 +53,7 @@ class Verdict(StrEnum):
     """Result of a check."""
 
     VERIFIED = "verified"
+    FILES_VERIFIED = "files verified"  # of a run only: no outcome was solved again
     REFUSED = "refused"
     UNVERIFIED = "not verified"
 
@@ -179,7 +182,7 @@ def verify(request: VerifyRequest) -> list[Finding]:
     findings = [_finding(name, list(check(run))) for name, check in checks.items()]
     findings.append(_problems_finding(run))
     result = again.result()
-    findings.append(_finding("poses solved again", result.faults, result.summary, verified=result.solved > 0))
+    findings.append(_finding(SOLVED, result.faults, result.summary, verified=result.solved > 0))
     findings += [Finding(NOT_SOLVED, Verdict.UNVERIFIED, why, method) for method, why in result.reasons]
     return findings + [Finding("claims", Verdict.UNVERIFIED, f"not verifiable: {name}") for name in NOT_VERIFIABLE]
 
@@ -419,8 +422,8 @@ def run(request: VerifyRequest, console: Console, as_json: bool) -> bool:
 
     findings = verify(request)
     refused = [finding for finding in findings if finding.verdict is Verdict.REFUSED]
+    verdict = verdict_of(findings)
     if as_json:
-        verdict = Verdict.REFUSED if refused else Verdict.VERIFIED
         rows = [asdict(finding) for finding in findings]
         files = digests(request.folder)
         print(json.dumps({"run": request.folder.name, "verdict": verdict, "files": files, "findings": rows}, indent=2))
@@ -429,8 +432,19 @@ def run(request: VerifyRequest, console: Console, as_json: bool) -> bool:
     for finding in findings:
         table.add_row(finding.check, finding.verdict, ": ".join(filter(None, (finding.method, finding.detail))))
     console.print(table)
-    verdict_line = (
-        f"refused: {join_names([f.check for f in refused])}" if refused else "verified, except for what is listed"
-    )
-    console.print(f"{request.folder.name}: {verdict_line}", highlight=False, soft_wrap=True)
+    reasons = list(dict.fromkeys(finding.detail for finding in findings if finding.check == NOT_SOLVED))
+    detail = {
+        Verdict.REFUSED: f": {join_names([f.check for f in refused])}",
+        Verdict.FILES_VERIFIED: f"; 0 outcomes solved again: {join_names(reasons) or 'none can be'}",
+        Verdict.VERIFIED: ", except for what is listed",
+    }
+    console.print(f"{request.folder.name}: {verdict}{detail[verdict]}", highlight=False, soft_wrap=True)
     return not refused
+
+
+def verdict_of(findings: Iterable[Finding]) -> Verdict:
+    """Return the verdict on a run from the findings of all checks."""
+    by_check = {finding.check: finding.verdict for finding in findings}
+    if Verdict.REFUSED in by_check.values():
+        return Verdict.REFUSED
+    return Verdict.VERIFIED if by_check[SOLVED] is Verdict.VERIFIED else Verdict.FILES_VERIFIED

@@ -22,6 +22,8 @@ _NUMBER = r"[+-]?(?:\d+(?:[.,]\d*)?|[.,]\d+)(?:[eEdD][+-]?\d+)?"
 _IS_NUMBER = re.compile(rf"{_NUMBER}|[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 _COMMENT = re.compile(r"(?:#|//|%|!).*")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?|[+-]?\d{1,3}(?:\.\d{3})+,\d+")
+_DOS_END = "\x1a\r\n"
+"""Ctrl-Z marks the end of a text of DOS, and editors may add a line end to it."""
 _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 
@@ -38,7 +40,7 @@ def read_text(file: Path) -> Geometry:
     Raises:
         MalformedFile: rows are of different lengths, a separator is ambiguous, or no columns can be x, y, z.
     """
-    lines = [line.strip().replace('"', "") for line in _decoded(file.read_bytes()).splitlines()]
+    lines = [line.strip().replace('"', "") for line in _decoded(file.read_bytes()).rstrip(_DOS_END).splitlines()]
     first, header = _preamble(lines)
     count = _announced(lines, first)
     first += count is not None

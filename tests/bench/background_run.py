@@ -9,7 +9,8 @@ import sys
 
 import psutil
 
-from bench.isolation.process import ROOT
+from bench.isolation import guard
+from bench.isolation.guard import ROOT
 from tests.bench.command_line import PLUGINS
 from tests.bench.plugins.held import GATE
 from tests.bench.waiting import FAULT_S, wait_until
@@ -47,13 +48,17 @@ def method_processes(process):
     processes = []
     with contextlib.suppress(psutil.Error):  # they come and go
         processes = psutil.Process(process.pid).children(recursive=True)
-    return [p for p in processes if "bench.isolation.server" in _command(p)]
+    return [p for p in processes if is_method_process(p)]
 
 
-def _command(process):
+def is_method_process(process, owner=None):
+    """Return whether a process calls a method or was started by one, on behalf of a process that is given."""
     with contextlib.suppress(psutil.Error):
-        return process.cmdline()
-    return []
+        variables = process.environ()
+        marked = variables.get(guard.CALLS, guard.NO_MARK) != guard.NO_MARK
+        own = owner is None or variables.get(guard.COMMAND) == owner
+        return marked and own and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def have_ended(processes):

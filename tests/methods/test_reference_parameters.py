@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bench.isolation.process import ROOT
+from bench.isolation.guard import ROOT
 from methods.base import Method
 from methods.geometry.features import SETTINGS, FeatureMethod
 from methods.sc2_pcr import SETS, Sc2Pcr

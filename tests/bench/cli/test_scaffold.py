@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from bench.cli import main
-from bench.isolation.process import ROOT
+from bench.isolation.guard import ROOT
 
 
 def test_written_method_conforms(tmp_path, monkeypatch, capsys):

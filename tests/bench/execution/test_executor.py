@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from bench.cli import main
-from bench.isolation.process import ROOT
+from bench.isolation.guard import ROOT
 from tests.bench.background_run import count_outcomes
 from tests.bench.command_line import PLUGINS
 from tests.bench.waiting import FAULT_S, wait_until

@@ -1,7 +1,7 @@
 """Whole runs through the command line, on a data set and methods from a plug-in folder."""
 
-import contextlib
 import json
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -14,8 +14,9 @@ import pytest
 
 from bench.cli import main
 from bench.evaluation.aggregate import FROM_CLOUDS
-from bench.isolation.process import ROOT
-from tests.bench.background_run import count_outcomes
+from bench.isolation import guard
+from bench.isolation.guard import ROOT
+from tests.bench.background_run import count_outcomes, is_method_process
 from tests.bench.command_line import PLUGINS, QUICK, TIME_COLUMNS, read_csv
 from tests.bench.plugins.held import GATE
 from tests.bench.waiting import wait_until
@@ -50,7 +51,6 @@ def test_trials_are_byte_identical_for_any_number_of_jobs(bench, jobs):
 
 
 def test_every_failure_is_an_outcome_and_affects_no_other_method(bench, tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv(OWNER, str(tmp_path))
     hows = "segfault exit kill shape nan reflection scale text none print mutate memory raise give_up unset broken"
     methods = [*(f"bad_{h}" for h in (hows + " balloon family").split()), "good"]
     arguments = ("--problems", 2, "--conditions", "noisy")
@@ -80,7 +80,7 @@ def test_every_failure_is_an_outcome_and_affects_no_other_method(bench, tmp_path
         "bad_reflection": "reflection",
     }.items():
         assert says in messages[method]
-    wait_until(lambda: not remaining_processes(tmp_path))
+    wait_until(lambda: not remaining_processes())
     assert "noise" not in capsys.readouterr().out
     alone = bench("--methods", "good", *arguments, out="alone")
     both = [read_csv(f, "trials").query("method == 'good'")["rmse"].tolist() for f in (folder, alone)]
@@ -92,7 +92,6 @@ def test_every_failure_is_an_outcome_and_affects_no_other_method(bench, tmp_path
 
 def test_calls_that_never_end_time_out_and_affect_no_other_method(bench, tmp_path, monkeypatch):
     """`good` needs about a thousandth of the limit."""
-    monkeypatch.setenv(OWNER, str(tmp_path))
     methods = ["bad_sleep", "bad_deaf", "good"]
     folder = bench("--methods", *methods, "--problems", 2, "--conditions", "noisy", "--timeout", 2.5)
     poses = read_csv(folder, "poses").query("phase == 'accuracy'").groupby("method")
@@ -102,7 +101,7 @@ def test_calls_that_never_end_time_out_and_affect_no_other_method(bench, tmp_pat
         "good": ["ok"] * 2,
     }
     assert poses["message"].first()[["bad_sleep", "bad_deaf"]].eq("no answer within 2.5 s").all()
-    wait_until(lambda: not remaining_processes(tmp_path))
+    wait_until(lambda: not remaining_processes())
     summary = read_csv(folder, "summary").set_index("method").loc[["bad_sleep", "bad_deaf"]]
     assert (summary["recall"] == 0).all() and (summary["answered"] == 0).all() and (summary["problems"] == 2).all()
 
@@ -198,18 +197,10 @@ class Taught(Method):
 """
 
 
-OWNER = "BENCH_TEST_OWNER"
-"""Environment variable that marks the processes of a test's runs."""
-
-
-def remaining_processes(owner):
-    """Return the ids of the method processes of a test's runs that still exist."""
-    pids = []
-    for running in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if "bench.isolation.server" in running.cmdline() and running.environ().get(OWNER) == str(owner):
-                pids += [running.pid] * (running.status() != psutil.STATUS_ZOMBIE)
-    return pids
+def remaining_processes():
+    """Return the method processes that this process started and that still exist."""
+    own = os.environ[guard.COMMAND]
+    return [process for process in psutil.process_iter() if is_method_process(process, own)]
 
 
 def test_the_same_command_continues_and_another_configuration_is_refused(bench, capsys):

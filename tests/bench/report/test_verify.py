@@ -133,6 +133,17 @@ def test_problems_without_data_are_not_verified_and_not_refused(copied, monkeypa
     assert verdicts(copied)["problems"] is Verdict.UNVERIFIED
 
 
+@pytest.mark.parametrize("reason", ["data missing", "no time was given for it"])
+def test_a_run_of_which_nothing_was_solved_again_is_not_called_verified(copied, monkeypatch, capsys, reason):
+    budget = ["--budget", "0" if "time" in reason else "9"]
+    if reason == "data missing":
+        monkeypatch.setattr("bench.report.replay.ProblemReplay._generate", lambda *_: None)
+    assert main.main(["verify", str(copied), *budget]) == 0
+    assert f"run: files verified; 0 outcomes solved again: {reason}" in capsys.readouterr().out
+    assert main.main(["verify", str(copied), *budget, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["verdict"] == "files verified"
+
+
 def test_every_part_of_a_problem_is_compared(honest):
     run = claims_of(honest, Catalog.of())
     first, second = (run.replay.generate(str(name)) for name in run.loaded.problems["problem"][:2])

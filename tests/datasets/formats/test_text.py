@@ -52,6 +52,7 @@ TEXTS = {
     ),
     "trailing.csv": (lines(POINTS, separator=",").replace("\n", ",\n"), None),
     "windows.xyz": (lines(POINTS).replace("\n", "\r\n"), None),
+    "dos.xyz": (lines(POINTS).replace("\n", "\r\n") + "\x1a\r\n", None),
     "prose.xyz": ("# exported by me\n% units m\n" + lines(POINTS), None),
 }
 

@@ -1,0 +1,113 @@
+"""Method processes as copies of a fork server: what they share, what they do not, and how they end."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import psutil
+import pytest
+
+from bench.isolation import fork_server
+from bench.isolation.process import MethodProcess
+from bench.isolation.protocol import Limits, MethodSetup
+from tests.bench.waiting import FAULT_S, wait_until
+from tests.catalog import spec
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux copies processes")
+CLOUD = np.zeros((4, 3), np.float32)
+REVEALING = """
+import os, sys
+import numpy as np
+from methods.base import Method
+
+
+class Revealing(Method):
+    '''Note what the process has from the one that it is a copy of.'''
+
+    requires = ("torch",)
+    environment = {"BENCH_TEST_OWN": "1"}
+
+    def register(self, source, target):
+        self.note(drawn=float(np.random.random()), given=os.environ.get("BENCH_TEST_GIVEN", ""), own=os.environ["BENCH_TEST_OWN"])
+        self.note(group=os.getpgrp() == os.getpid(), shared="torch" in sys.modules, seen=hasattr(np, "seen"))
+        np.seen = True
+        return np.eye(4)
+"""
+
+
+@pytest.fixture
+def start(tmp_path):
+    (tmp_path / "revealing.py").write_text(REVEALING)
+    processes = []
+
+    def start(name="revealing"):
+        processes.append(MethodProcess(MethodSetup(spec(name, tmp_path), "blobs"), Limits(FAULT_S, 4)))
+        assert processes[-1].start().status == "ok"
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.close()
+
+
+def notes(process):
+    return process.register(CLOUD, CLOUD, 0).notes
+
+
+def test_copies_share_imports_and_nothing_else(start, monkeypatch):
+    first, before = start(), notes(start())
+    monkeypatch.setenv("BENCH_TEST_GIVEN", "later")
+    second = start()
+    after = notes(second)
+    assert before.pop("drawn") != after.pop("drawn")
+    expected = {"own": "1", "group": True, "shared": True, "seen": False}
+    assert (before, after) == ({"given": ""} | expected, {"given": "later"} | expected)
+    parents = {psutil.Process(process.process.pid).ppid() for process in (first, second)}
+    assert len(parents) == 1 and parents != {os.getpid()}
+
+
+def test_a_copy_that_is_closed_ends_and_the_others_go_on(start):
+    first, second = start("identity"), start("identity")
+    running = psutil.Process(first.process.pid)
+    first.close()
+    assert not running.is_running() and second.register(CLOUD, CLOUD, 0).status == "ok"
+    assert second.process.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        second.process.wait(0.01)
+
+
+def test_copies_end_with_their_server_and_processes_start_without_it_afterwards(start, monkeypatch):
+    monkeypatch.setattr(fork_server, "_servers", {})
+    child = start("identity")
+    os.kill(psutil.Process(child.process.pid).ppid(), signal.SIGKILL)
+    assert child.process.wait(FAULT_S) == -signal.SIGKILL
+    assert child.register(CLOUD, CLOUD, 0).status == "ok" and isinstance(child.process, subprocess.Popen)
+
+
+def test_copies_and_server_end_with_the_process_that_started_them(start, monkeypatch):
+    """A process that is killed closes its connections: so does this one here."""
+    monkeypatch.setattr(fork_server, "_servers", {})
+    child = start("identity")
+    copy = psutil.Process(child.process.pid)
+    server = copy.parent()
+    (connection,) = fork_server._servers.values()
+    connection.close()
+    os.kill(copy.pid, signal.SIGSTOP)
+    wait_until(lambda: not copy.is_running() or copy.status() == psutil.STATUS_ZOMBIE)
+    wait_until(lambda: not server.is_running() or server.status() == psutil.STATUS_ZOMBIE)
+
+
+def test_a_process_with_a_second_thread_is_not_copied():
+    client, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ended = threading.Event()
+    thread = threading.Thread(target=ended.wait)
+    thread.start()
+    with client, control:
+        socket.send_fds(client, [b"[]"], [control.fileno()])
+        assert not fork_server._Server(control)._fork()
+    ended.set()
+    thread.join()
