@@ -578,6 +578,7 @@ def test_charts_of_curves_and_bins_show_their_rows(frames):
     ends = [np.log10(low), np.log10(high)] if log else [low, high]
     assert chart["layout"]["xaxis"]["range"] == pytest.approx(ends)
     assert chart["layout"]["xaxis"]["type"] == ("log" if log else "linear")
+    assert chart["linear"] == [0, high] and chart["log"] == "xaxis"
     trials = frames["trials"].assign(angle_deg=np.tile([10.0, 130.0], 90)[: len(frames["trials"])])
     bins = aggregate.by_angle(trials, [0, 40, 180], CRITERION)
     chart = interactive.by_bins(bins, rows, "angle", "angle", CRITERION)
