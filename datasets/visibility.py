@@ -45,7 +45,7 @@ def visible_points(cloud: NDArray[Any], distance: float = 100.0, radius: float =
         hull = ConvexHull(np.vstack([flipped, np.zeros(3)])).vertices
     except QhullError:  # flat or nearly empty: every point is visible
         return np.arange(len(cloud))
-    return np.sort(hull[hull < len(cloud)]).astype(np.intp)
+    return hull[hull < len(cloud)].astype(np.intp)  # in the order of the cloud: Qhull sorts them in 3D
 
 
 def overlap(source: NDArray[Any], target: NDArray[Any], near: float = NEAR) -> float:

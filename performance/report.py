@@ -1,6 +1,7 @@
-"""Measure time and memory of a report on a synthetic run: `python -m performance.report [outcomes] [folder]`.
+"""Measure time and memory of a report on a synthetic run: `python -m performance.report [outcomes] [folder] [methods]`.
 
-The run has 12 methods, 4 conditions and the resulting number of problems, of 40 categories; it is kept for repetitions.
+The run has 12 methods unless another number is given, 4 conditions and the resulting number of problems, of 40 categories; it is
+kept for repetitions.
 """
 
 from __future__ import annotations
@@ -20,11 +21,17 @@ from scipy.spatial.transform import Rotation
 
 from bench.planning.catalog import Catalog
 from bench.report import command
-from bench.storage.database import OUTCOME, ResultsDatabase
+from bench.storage.database import OUTCOME, PROBLEM, ResultsDatabase
+from bench.storage.evaluation_points import encode
 
-METHODS = {f"method{i:02d}": ("local", "global", "global", "learned")[i % 4] for i in range(12)}
 CONDITIONS = ("clean", "noisy", "resampled", "partial")
+KINDS = ("local", "global", "global", "learned")
 CHUNK = 10_000
+
+
+def methods_of(count: int) -> dict[str, str]:
+    """Return the kind of each of some made-up methods, by name."""
+    return {f"method{i:02d}": KINDS[i % len(KINDS)] for i in range(count)}
 
 
 def poses(rng: np.random.Generator, n: int, angle: np.ndarray, length: float) -> np.ndarray:
@@ -36,8 +43,9 @@ def poses(rng: np.random.Generator, n: int, angle: np.ndarray, length: float) ->
     return T
 
 
-def fill(db: sqlite3.Connection, condition: str, start: int, n: int, rng: np.random.Generator) -> None:
+def fill(db: sqlite3.Connection, methods: dict[str, str], condition: str, start: int, n: int) -> None:
     """Store problems of a condition from number `start`, and an outcome of every method on each."""
+    rng = np.random.default_rng([CONDITIONS.index(condition), start])
     ids = [f"made_up/{condition}/1024/{i:06d}" for i in range(start, start + n)]
     angle = rng.uniform(0, np.pi, n)
     truth = poses(rng, n, angle, 0.2)
@@ -46,13 +54,13 @@ def fill(db: sqlite3.Connection, condition: str, start: int, n: int, rng: np.ran
     rows = [
         (
             *(ids[i], *tags[i], float(np.degrees(angle[i])), 0.2, float(i % 100) / 100, None),
-            *(truth[i].tobytes(), np.eye(4).tobytes(), clouds[i].tobytes(), bytes(32), None),
+            *(truth[i].tobytes(), np.eye(4).tobytes(), bytes(32), None, *encode(clouds[i])),
         )
         for i in range(n)
     ]
-    db.executemany(f"INSERT INTO problems VALUES ({','.join('?' * 15)})", rows)
-    for number, (method, kind) in enumerate(METHODS.items()):
-        lost = rng.random(n) < 0.05 * number
+    db.executemany(f"INSERT INTO problems ({', '.join(PROBLEM)}) VALUES ({','.join('?' * len(PROBLEM))})", rows)
+    for number, (method, kind) in enumerate(methods.items()):
+        lost = rng.random(n) < 0.6 * number / len(methods)
         given = truth @ poses(rng, n, np.where(lost, 1.5, 0.01 * (1 + number)) * rng.gamma(2, 0.5, n), 0.01)
         failed = rng.random(n) < 0.01
         ms = 10 * (1 + number) * rng.lognormal(0, 0.2, n)
@@ -79,25 +87,23 @@ def time_alone(db: sqlite3.Connection) -> None:
     )
 
 
-def make_record(folder: Path, outcomes: int) -> None:
+def make_record(folder: Path, outcomes: int, methods: dict[str, str]) -> None:
     """Write a results database of about that many outcomes."""
     record = ResultsDatabase(folder / "record.sqlite")
-    rng = np.random.default_rng(0)
-    each = outcomes // len(METHODS) // len(CONDITIONS)
+    each = outcomes // len(methods) // len(CONDITIONS)
     for condition in CONDITIONS:
         for start in range(0, each, CHUNK):
             with record.db:
-                fill(record.db, condition, start, min(CHUNK, each - start), rng)
+                fill(record.db, methods, condition, start, min(CHUNK, each - start))
     with record.db:
         time_alone(record.db)
     config = {"angle_bins": [0, 30, 60, 90, 120, 150, 180], "threshold": 0.2, "seed": 0, "sampler": "axis_angle"}
     sets = {f"made_up/{c}/1024": "0" * 64 for c in CONDITIONS}
-    methods = {m: {"kind": k, "doc": "Made up.", "variant": {}} for m, k in METHODS.items()}
     facts = {
         "command": "made up",
         "config": config,
         "problem_sets": sets,
-        "methods": methods,
+        "methods": {m: {"kind": k, "doc": "Made up.", "variant": {}} for m, k in methods.items()},
         "unavailable": {},
         "notes": [],
     }
@@ -105,11 +111,11 @@ def make_record(folder: Path, outcomes: int) -> None:
     record.close()
 
 
-def main(outcomes: int, folder: Path) -> None:
+def main(outcomes: int, folder: Path, methods: int) -> None:
     """Print seconds, CPU seconds and the peak memory of this process and of the largest helper process."""
-    run = folder / f"run{outcomes}"
+    run = folder / f"run{outcomes}_{methods}"
     if not (run / "record.sqlite").is_file():
-        make_record(run, outcomes)
+        make_record(run, outcomes, methods_of(methods))
     start, cpu_start = time.monotonic(), time.process_time()
     command.write(command.ReportRequest([run], folder / "reports", Catalog.of(folder)), Console(width=100))
     spent = time.monotonic() - start
@@ -126,4 +132,4 @@ def main(outcomes: int, folder: Path) -> None:
 
 if __name__ == "__main__":
     where = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(tempfile.mkdtemp())
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000, where)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000, where, int(sys.argv[3]) if len(sys.argv) > 3 else 12)

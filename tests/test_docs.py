@@ -272,6 +272,7 @@ def test_choosing_is_written_by_the_rule_of_the_report():
     text = make_choosing.tables(frames["summary"], frames["trials"], frames["timing"], "reference")
     recommended = "Recommended: **fast** (20 ms, timed alone), the fastest of them."
     assert f"Tied for the best recall: **slow** 0.90, **fast** 0.85 (2 methods). {recommended}" in text
+    assert "## d, same points with noise, 64 points\n\n<small>`d`, `noisy`, 64 points</small>" in text
     rows = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")]
     assert rows == ["| method", "| slow", "| fast", "| poor", "| few, n = 2"]
     page = make_choosing.PAGE.read_text()

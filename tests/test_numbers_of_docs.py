@@ -42,6 +42,7 @@ STATED = [
     ("docs/metrics.md", r"by default rmse < ([\d.]+)", CONVENTIONS["deepgmr"].limits[0][1]),
     ("docs/metrics.md", r"within RMSE ([\d.]+) \(or", fit.FAR),
     ("docs/metrics.md", r"at most (\d+)\s+steps of trimmed", fit.STEPS),
+    ("docs/metrics.md", r"Both are of the first ([\d ]+) problems of a group", fit.COMPARED),
     ("docs/metrics.md", r"without the largest (\d+) % of each direction", 100 * (1 - fit.KEEP[1])),
     ("docs/metrics.md", r"and lower, at most (\d+) %\)", 100 * (1 - fit.KEEP[0])),
     ("docs/metrics.md", r'"No worse" is at most (\d+) % more', 100 * fit.TOLERANCE),

@@ -195,10 +195,11 @@ class _Report:
         run, options, own, loaded = self.loaded.run, self.options, self.tables, self.loaded
         frames = self.frames | {"timing": self.times}
         charts = interactive.all_charts(frames, {g: self.advice[g] for g in self.evaluated}, self.criterion)
+        main = paper.main_groups(self.frames["summary"])
         kinds = {str(m): str(k) for m, k in style.ordered_methods(self.frames["summary"])}
-        chosen = {g: best_of_each_kind(self.rows[g], self.advice[g].ranking) for g in self.evaluated}
+        chosen = {g: best_of_each_kind(self.rows[g], self.advice[g]) for g in self.evaluated}
         return html.render(
-            html.Selectable(kinds, chosen, paper.main_groups(self.frames["summary"])),
+            html.Selectable(kinds, chosen, main, max(reversed(main), key=self._problems_of, default=None)),
             charts,
             self._worst,
             run=run,
@@ -206,7 +207,7 @@ class _Report:
             against=options.against,
             link=Path(os.path.relpath(options.csv_folder.resolve(), options.folder.resolve())).as_posix(),
             csvs=[f"{name}.csv" for name in self.frames],
-            verdicts=[(g, *tables.verdict(self.rows[g], self.advice[g], self.criterion)) for g in self.evaluated],
+            verdicts=[(g, tables.verdict(self.rows[g], self.advice[g], self.criterion)) for g in self.evaluated],
             not_run=self._not_run(),
             recall=own.recall,
             summary=own.summary,
@@ -230,6 +231,9 @@ class _Report:
     @cached_property
     def _worst(self) -> dict[str, Any]:
         return worst_pairs(self.loaded, self.frames["trials"], self.criterion, self.replay, self.options.run)
+
+    def _problems_of(self, group: GroupKey) -> int:
+        return max(int(row["problems"]) for row in self.rows[group])
 
     def _group_of(self, job: jobs.FigureJob) -> GroupKey | None:
         """Return the group of a figure; None if it shows several."""

@@ -74,13 +74,10 @@ def figures_of(
         rows, suffix = group_records(evaluated, group), style.slug(*group)
         advice, where = recommended[group], group_title(group)
         yield cdf_job(rows, select_group(frames["cdf"], group), advice, criterion, where, folder / f"cdf_{suffix}")
-        timed = [r for r in rows if r["kind"] != "control" and str(r["method"]) in advice.ms and not below_floor(r)]
-        if criterion.limits and timed:
-            stem = folder / f"recall_time_{suffix}"
-            title = f"Recall against time · {where}"
-            arguments = timed, advice, criterion, where, left_out(rows)
-            alt = _points_in_words(timed, advice)
-            yield FigureJob(_recall_time, arguments, "recall_time", title, RECALL_TIME_CAPTION, stem, alt)
+        if criterion.limits and (
+            job := recall_time_job(rows, advice, criterion, where, folder / f"recall_time_{suffix}")
+        ):
+            yield job
         if group in categories and any(panel.rows for panel in kind_panels(rows, None)):  # else nothing to draw
             yield _category_job(categories[group], rows, criterion, where, folder / f"categories_{suffix}")
 
@@ -106,6 +103,18 @@ def cdf_job(
     curves = curves[curves["method"].isin([r["method"] for r in shown])]
     arguments = panels, curves, criterion, where, left_out(rows), _ceiling_of(rows)
     return FigureJob(_cdf, arguments, "cdf", f"Share of problems solved · {where}", CDF_CAPTION, stem, alt)
+
+
+def recall_time_job(
+    rows: list[Row], advice: Recommendation, criterion: Convention, where: str, stem: Path
+) -> FigureJob | None:
+    """Build the figure of recall against time of a group; None if the time of no method is known."""
+    timed = [r for r in rows if r["kind"] != "control" and str(r["method"]) in advice.ms and not below_floor(r)]
+    if not timed:
+        return None
+    arguments = timed, advice, criterion, where, left_out(rows)
+    title, alt = f"Recall against time · {where}", _points_in_words(timed, advice)
+    return FigureJob(_recall_time, arguments, "recall_time", title, RECALL_TIME_CAPTION, stem, alt)
 
 
 def _ceiling_of(rows: list[Row]) -> float:

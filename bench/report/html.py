@@ -17,11 +17,12 @@ from bench.report.table import Table, TableCell
 
 
 class Selectable(NamedTuple):
-    """What the reader selects from: methods with their kinds, the best of each kind by group, and the main groups."""
+    """What the reader selects from: kinds by method, the best of each kind by group, the main groups, the one shown first."""
 
     kinds: dict[str, str]
     best: dict[GroupKey, list[str]]
     main: list[GroupKey]
+    first: GroupKey | None
 
 
 def group_id(group: GroupKey) -> str:
@@ -73,7 +74,7 @@ def _selection(selectable: Selectable) -> dict[str, Any]:
         {"id": group_id(g), "dataset": str(g[0]), "condition": str(g[1]), "points": str(g[2]), "best": best}
         for g, best in selectable.best.items()
     ]
-    first = group_id(selectable.main[-1]) if selectable.main else ""
+    first = group_id(selectable.first) if selectable.first else ""
     return {"groups": groups, "kinds": selectable.kinds, "first": first}
 
 

@@ -63,7 +63,13 @@ def _line(method: str, kind: str) -> dict[str, Any]:
 
 def _escape(text: str) -> str:
     """Escape a name for Plotly, which interprets some HTML tags, entities and dollar signs."""
-    return style.shorten(text, 28).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("$", "&#36;")
+    return (
+        style.shorten_name(text, 28)
+        .replace("&", "&amp;")
+        .replace("<", "&lt;")
+        .replace(">", "&gt;")
+        .replace("$", "&#36;")
+    )
 
 
 def _rounded(values: Any) -> list[float | None]:

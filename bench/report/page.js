@@ -154,7 +154,12 @@ function draw(div) {
     layout.xaxis2.anchor = "y2";
   }
   Plotly.react(div, data, layout, { responsive: true, displaylogo: false, displayModeBar: false });
-  if (chart.labels) placeLabels(div, places);
+  if (chart.labels) placeLabels(div, labelled(places));
+}
+// Of many points the selected methods are labelled; pointing at another shows its name.
+function labelled(traces) {
+  const best = new Set(groupOf[selection.group]?.best), few = traces.filter(t => best.has(t.meta));
+  return traces.length > 12 && few.length ? few : traces;
 }
 // A range of a logarithmic axis with room for labels, also around a single point, where plotly's own range has no width.
 function rangeAround(decades) {

@@ -62,7 +62,7 @@ def grids_of(
             (here["kind"] != "control") & (here["status"] != "skipped") & (here["repeat"] == here["repeat"].min())
         ]
         rows = group_records(frames["summary"], group)
-        names = best_of_each_kind(rows, recommended[group].ranking)
+        names = best_of_each_kind(rows, recommended[group])
         here = here[here["method"].isin(names)]
         lines = [
             panels_of(loaded, here[here["problem"] == p], names, criterion, replay)

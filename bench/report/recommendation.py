@@ -1,4 +1,4 @@
-"""Recommendation of a method for one problem group, and the sentence that the terminal, the report and the pages share."""
+"""Recommendation of a method for one problem group, and the statements that the terminal, the report and the pages share."""
 
 from __future__ import annotations
 
@@ -44,35 +44,39 @@ class Recommendation:
         return self.ranking.recommended(self.ms) if self.ranking else None
 
     def sentence(self, label: str = "recall", named: Callable[[str], str] = str) -> str:
-        """Name the best methods and the recommended one; empty if success is undefined.
+        """Return the statements as one text."""
+        return " ".join(f"{head}: {text}." if head else f"{text}." for head, text in self.statements(label, named))
+
+    def statements(self, label: str = "recall", named: Callable[[str], str] = str) -> list[tuple[str, str]]:
+        """Name the best methods and the recommended one, each with a head that may be empty; none if success is undefined.
 
         Args:
             label: name of the recall, such as `recall@0.2`.
             named: format of a method's name.
         """
         if self.ranking is None:
-            return ""
+            return []
         if not self.ranking.methods:
-            return f"No method was run on {MIN_PROBLEMS} problems or more: none is ranked."
+            return [("", f"No method was run on {MIN_PROBLEMS} problems or more: none is ranked")]
         best, tied = self.ranking.methods[0], self.ranking.tied
         if not self.recall[best]:
-            return "No method succeeds."
+            return [("", "No method succeeds")]
         if len(tied) == 1:
             against = (
                 f", higher than that of every other method (p = {self.ranking.p:.1g})" if self.ranking.winner else ""
             )
-            return f"Best {label}: {self._with_recall(best, named)}{against}."
+            return [(f"Best {label}", f"{self._with_recall(best, named)}{against}")]
         names = ", ".join(self._with_recall(m, named) for m in tied[:NAMED]) + (", …" if len(tied) > NAMED else "")
-        return f"Tied for the best {label}: {names} ({len(tied)} methods). {self._fastest(named)}"
+        return [(f"Tied for the best {label}", f"{names} ({len(tied)} methods)"), self._fastest(named)]
 
     def _with_recall(self, method: str, named: Callable[[str], str]) -> str:
         return f"{named(method)} {self.recall[method]:.2f}"
 
-    def _fastest(self, named: Callable[[str], str]) -> str:
-        """Return the sentence on the recommended one of several tied methods."""
+    def _fastest(self, named: Callable[[str], str]) -> tuple[str, str]:
+        """Return the statement on the recommended one of several tied methods."""
         method = self.method
         if method is None or method not in self.ms:
-            return "The time of none is known."
+            return "", "The time of none is known"
         ms = f"{self.ms[method]:.0f}" if self.ms[method] >= 1 else f"{self.ms[method]:.1g}"
         place = style.gpu_mark(self.devices.get(method, CPU), " on ")
         assert self.ranking is not None
@@ -80,7 +84,8 @@ class Recommendation:
         but = (
             f" that loses no single test (faster, but worse in one: {', '.join(map(named, faster))})" if faster else ""
         )
-        return f"Recommended: {named(method)} ({ms} ms{place}{', timed alone' if self.alone else ''}), the fastest of them{but}."
+        alone = ", timed alone" if self.alone else ""
+        return "Recommended", f"{named(method)} ({ms} ms{place}{alone}), the fastest of them{but}"
 
 
 def recommend(rows: Iterable[Mapping[Any, Any]], errors: Errors, timing: pd.DataFrame) -> Recommendation:

@@ -8,38 +8,40 @@ from typing import Any
 import numpy as np
 
 from bench.report import style
-from bench.report.ranking import Ranking, below_floor
+from bench.report.ranking import Ranking, below_floor, pareto_front
+from bench.report.recommendation import Recommendation
 
-PER_KIND = 2
-"""Methods of each kind in the selection, each of another family, beside the best ones and the featured ones."""
 MOST = 8
 """Most methods in the selection."""
 
 
-def best_of_each_kind(rows: Iterable[Mapping[Any, Any]], ranking: Ranking | None, most: int = MOST) -> list[str]:
-    """Return the selected methods of a group, best first: featured ones, the best, then the best of each kind in turn.
+def best_of_each_kind(rows: Iterable[Mapping[Any, Any]], advice: Recommendation, most: int = MOST) -> list[str]:
+    """Return the selected methods of a group, best first.
 
-    Of several variants of a family, which would look alike, the best is selected.
+    They are the featured ones, the best, those on the Pareto front, then the best of each kind in turn. Of several variants of
+    a family, which would look alike, these are the best.
 
     Args:
         rows: rows of `aggregate.summary` of the group.
-        ranking: ranking of the group; without one, the order is by recall.
+        advice: ranking and times of the group; without a ranking, the order is by recall.
         most: maximum number of methods.
     """
-    run = by_rank([r for r in rows if r["problems"] and r["kind"] != "control"], ranking)
+    run = by_rank([r for r in rows if r["problems"] and r["kind"] != "control"], advice.ranking)
     order = [r for r in run if not below_floor(r)] or run
+    front = {str(r["method"]) for r in pareto_front(order, advice.ms, advice.method)}
     turns: dict[str, int] = {}
     families: set[tuple[str, str]] = set()
     wanted: dict[str, tuple[bool, int, int]] = {}
     for place, row in enumerate(order):
         method, kind = str(row["method"]), str(row["kind"])
         family = kind, style.family(method)
-        turn = PER_KIND if family in families else turns.get(kind, 0)
+        turn = turns.get(kind, 0)
+        pinned = style.featured(method) or method in front or place == 0
+        if pinned or family not in families:
+            wanted[method] = (not pinned, turn, place)
         if family not in families:
             turns[kind] = turn + 1
             families.add(family)
-        if turn < PER_KIND or style.featured(method) or place == 0:
-            wanted[method] = (not style.featured(method), turn, place)
     chosen = set(sorted(wanted, key=lambda m: wanted[m])[:most])
     return [str(r["method"]) for r in order if r["method"] in chosen]
 

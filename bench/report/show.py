@@ -78,7 +78,7 @@ def _selected(loaded: RunData, trials: pd.DataFrame, here: pd.DataFrame, criteri
     rows = group_records(summary, group)
     advice = recommend(rows, errors_of(own, criterion), aggregate.tables(loaded, criterion, trials)["timing"])
     run = set(map(str, here["method"]))
-    return [m for m in best_of_each_kind(rows, advice.ranking) if m in run]
+    return [m for m in best_of_each_kind(rows, advice) if m in run]
 
 
 def _page(loaded: RunData, here: pd.DataFrame, name: str, criterion: Convention, replay: ProblemReplay) -> str:

@@ -227,7 +227,16 @@ def ordered_methods(frame: pd.DataFrame) -> list[tuple[str, str]]:
 
 def label(method: str, width: int = 28) -> str:
     """Format a method's name for a figure: shortened, and with dollar signs escaped."""
-    return shorten(method, width).replace("$", r"\$")
+    return shorten_name(method, width).replace("$", r"\$")
+
+
+def shorten_name(name: str, width: int) -> str:
+    """Return at most `width` characters of a name, without its middle: variants of a method differ at the end.
+
+    >>> shorten_name("sc2_pcr[features=learned]+icp", 22)
+    'sc2_pcr[fea…arned]+icp'
+    """
+    return name if len(name) <= width else f"{name[: width // 2]}…{name[-(width - width // 2 - 1) :]}"
 
 
 def shorten(text: str, width: int) -> str:

@@ -23,7 +23,7 @@ from bench.report.ranking import (
     display_rows,
     group_title,
 )
-from bench.report.recommendation import Recommendation
+from bench.report.recommendation import NAMED, Recommendation
 from bench.report.selection import by_rank
 from bench.report.table import Table, TableCell, count, fainted, num
 from common.devices import CPU, is_gpu
@@ -38,7 +38,7 @@ Row = Mapping[Any, Any]
 
 def groups_of(frame: pd.DataFrame) -> list[GroupKey]:
     """Return the problem groups of a frame, sorted."""
-    return sorted({tuple(p) for p in frame[GROUP_KEY_COLUMNS].drop_duplicates().itertuples(index=False, name=None)})
+    return sorted(set(frame[GROUP_KEY_COLUMNS].itertuples(index=False, name=None)))
 
 
 def group_records(frame: pd.DataFrame, group: GroupKey) -> list[Row]:
@@ -213,26 +213,28 @@ FAST_MS = 50.0
 """Time per pair in ms of a fast method."""
 
 
-def verdict(rows: list[Row], advice: Recommendation, criterion: Convention) -> tuple[str, str]:
-    """Return two lines on a group: the best methods and whether the difference is real; the best fast one, and what fails."""
+def verdict(rows: list[Row], advice: Recommendation, criterion: Convention) -> list[tuple[str, str]]:
+    """Return statements on a group, each with its head: the best methods, the best fast one, what fails, what gives no pose."""
     order = advice.ranking.methods if advice.ranking else []
     fast = next((m for m in order if advice.ms.get(m, np.inf) < FAST_MS and advice.recall[m] > 0), None)
-    parts = []
-    if fast:
-        ms = style.number(advice.ms[fast], 0)
-        parts = [f"Best under {FAST_MS:.0f} ms: {fast} {advice.recall[fast]:.2f} ({ms} ms)."]
-    elif order:
-        parts = [f"None that succeeds is known to take less than {FAST_MS:.0f} ms."]
-    if len(order) > 1 and advice.recall[order[-1]] < advice.recall[order[0]]:
-        parts.append(f"Lowest: {order[-1]} {advice.recall[order[-1]]:.2f}.")
+    facts = advice.statements(criterion.recall_label)
+    if order:
+        limit = f"Best under {FAST_MS:.0f} ms"
+        time = f" ({style.number(advice.ms[fast], 0)} ms)" if fast else ""
+        facts.append((limit, f"{fast} {advice.recall[fast]:.2f}{time}" if fast else "none that succeeds is known"))
+        low = [m for m in reversed(order) if advice.recall[m] < advice.recall[order[0]] / 2]
+        names = [f"{m} {advice.recall[m]:.2f}" for m in low[:NAMED]] + [f"… ({len(low)} methods)"] * (len(low) > NAMED)
+        facts.append(("Below half of the best", ", ".join(names) or "none"))
     lost = [row for row in rows if row["answered"] < row["problems"] and row["kind"] != "control"]
     if lost:
         worst = max(lost, key=lambda row: 1 - row["answered"] / row["problems"])
-        count = f"{worst['problems'] - worst['answered']} of {worst['problems']}"
-        parts.append(f"Unanswered most often: {worst['method']} ({count}).")
-    elif rows:
-        parts.append("Every problem was answered.")
-    return advice.sentence(criterion.recall_label), " ".join(parts)
+        facts.append(
+            (
+                "Most often without a pose",
+                f"{worst['method']} ({worst['problems'] - worst['answered']} of {worst['problems']})",
+            )
+        )
+    return facts
 
 
 def coverage_table(summary: pd.DataFrame) -> Table:

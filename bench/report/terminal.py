@@ -66,7 +66,7 @@ def table_for_terminal(table: report_table.Table, width: int = 80) -> Group:
 
     shown, left = _new_table(table.title), max(width, 80) - 2  # the blank edges of the table
     for number, head in enumerate(table.heads):
-        cells = [row[number].whole if number else _shortened(row[0].whole, NAME + 10) for row in table.rows]
+        cells = [row[number].whole if number else style.shorten_name(row[0].whole, NAME + 10) for row in table.rows]
         least = max(map(len, [*head.split(), *cells]))
         left -= least + 2
         if left < 0:
@@ -74,7 +74,7 @@ def table_for_terminal(table: report_table.Table, width: int = 80) -> Group:
         shown.add_column(Text(head), justify="right" if number else "left", no_wrap=not number, min_width=least)
     for row in table.rows:
         texts = [cell.whole for cell in row[: len(shown.columns)]]
-        texts[0] = _shortened(texts[0], NAME + 10)
+        texts[0] = style.shorten_name(texts[0], NAME + 10)
         shown.add_row(*(Text(text, style="dim" if cell.faint else "") for text, cell in zip(texts, row, strict=False)))
     return Group(shown, Text(table.caption + "\n", style="dim"))
 
@@ -171,12 +171,7 @@ def _name(row: Mapping[Any, Any]) -> str:
     """Shorten a row's name in the middle, since variants of a method differ at the end; its number of problems is kept."""
     name = str(row["method"])
     count = ranking.display_name(row)[len(name) :]
-    return _shortened(name, NAME - len(count)) + count
-
-
-def _shortened(name: str, width: int) -> str:
-    """Return a name with at most `width` characters, without those in its middle."""
-    return name if len(name) <= width else f"{name[: width // 2]}…{name[-(width - width // 2 - 1) :]}"
+    return style.shorten_name(name, NAME - len(count)) + count
 
 
 def comparison_summary(comparison: Comparison, names: tuple[str, str]) -> Group:

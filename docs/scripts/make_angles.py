@@ -19,7 +19,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from bench.evaluation.metrics import rmse
-from bench.report.panels import LineEnd, label_ends, lines_of, new_figure, put_title
+from bench.report.panels import new_figure, put_title
 from datasets.problems import Problem, ProblemKey, make_problem
 from datasets.registry import DataRegistry
 from docs.scripts.pictures import save
@@ -35,6 +35,19 @@ HERE = Path(__file__).resolve().parents[1]
 ANGLES = (5, 15, 30, 45, 60, 90, 135, 180)
 TRAINED = ("dcp_small", "dcp_small_euler45", "prnet_small", "prnet_small_euler45", "pointnetlk_small")
 POINTS = 1024
+ALL, SMALL, NONE = "trained on all rotations", "trained on Euler angles up to 45°", "untrained"
+PANELS = {
+    "DCP": {ALL: "dcp_small", SMALL: "dcp_small_euler45", NONE: "dcp_small, untrained", "ICP": "icp"},
+    "PRNet": {ALL: "prnet_small", SMALL: "prnet_small_euler45", NONE: "prnet_small, untrained", "ICP": "icp"},
+    "PointNetLK": {SMALL: "pointnetlk_small", NONE: "pointnetlk_small, untrained", "ICP": "icp"},
+}
+"""Methods by title of the panel and label."""
+LOOKS: dict[str, Any] = {
+    ALL: {"color": "#0072B2", "marker": "o", "markersize": 3.5},
+    SMALL: {"color": "#D55E00", "marker": "s", "markersize": 3.5, "linestyle": "--"},
+    NONE: {"color": "#7c7c7c", "linestyle": ":"},
+    "ICP": {"color": "#1b1d21", "linewidth": 0.8},
+}
 Row = dict[str, Any]
 
 
@@ -87,26 +100,21 @@ def measured(methods: dict[str, Method], count: int) -> list[Row]:
 
 
 def draw(rows: list[Row]) -> Figure:
-    """Plot median RMSE and recall against the angle, one line per method; untrained networks are grey and dotted."""
-    height = 3.2
-    figure, ((left, right),) = new_figure(1, 2, height, sharex=True)
-    left.set(yscale="log", ylabel="median RMSE")
-    right.set(ylabel="recall@0.2", ylim=(-0.03, 1.03))
-    ends = []
-    for name in dict.fromkeys(row["method"] for row in rows):
-        own = [row for row in rows if row["method"] == name]
-        method, untrained = name.split(",")[0], "untrained" in name
-        lines = lines_of(method, "learned" if method in TRAINED else "local") | {"linewidth": 1.3}
-        lines |= {"color": "#7c7c7c", "linestyle": ":"} if untrained else {}
-        left.plot(ANGLES, [float(row["rmse_median"]) for row in own], **lines)
-        right.plot(ANGLES, [float(row["recall"]) for row in own], **lines)
-        ends.append(LineEnd(float(own[-1]["recall"]), name, lines))
-    for axes in (left, right):
-        axes.set(xlabel="angle between the clouds (°)", xlim=(0, ANGLES[-1]))
-        axes.set_xticks(ANGLES, [f"{a}" if a not in (5, 30) else "" for a in ANGLES])
-    label_ends(right, sorted(ends, key=lambda end: -end.y), 0.75 * height)
+    """Draw recall and median RMSE against the angle, a column per network: as trained, untrained, and ICP beside them."""
+    figure, cells = new_figure(2, len(PANELS), 1.75, sharex=True, sharey="row")
+    for (top, bottom), (title, methods) in zip(cells.T, PANELS.items(), strict=True):
+        for label, name in methods.items():
+            own = [row for row in rows if row["method"] == name]
+            top.plot(ANGLES, [float(row["recall"]) for row in own], label=label, **LOOKS[label])
+            bottom.plot(ANGLES, [float(row["rmse_median"]) for row in own], **LOOKS[label])
+        top.set(title=title, ylim=(-0.03, 1.03))
+        bottom.set(yscale="log", xlabel="angle between the clouds (°)", xlim=(0, ANGLES[-1]))
+        bottom.set_xticks(ANGLES, [f"{a}" if a not in (5, 15, 30) else "" for a in ANGLES])
+    cells[0, 0].set_ylabel("recall@0.2")
+    cells[1, 0].set_ylabel("median RMSE")
+    figure.legend(*cells[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(LOOKS))
     where = f"shapes40, noisy, {POINTS} points, objects held out of the train split, {rows[0]['problems']} per angle"
-    put_title(figure, "Error and recall against the rotation angle", where)
+    put_title(figure, "Recall and error against the rotation angle", where)
     return figure
 
 

@@ -26,7 +26,7 @@ def main(folder: Path, file: Path) -> None:
     errors = ranking.errors_of(ranking.select_group(trials, GROUP), DEFAULT)
     advice = recommend(rows, errors, timing)
     curves = ranking.select_group(pd.read_csv(folder / "cdf.csv"), GROUP)
-    shown = best_of_each_kind(rows, advice.ranking)
+    shown = best_of_each_kind(rows, advice)
     with style.drawing(style.Drawing(tuple(map(str, summary["method"].unique())))):
         job = figures.cdf_job(rows, curves, advice, DEFAULT, "ModelNet40, no shared points, 512 points", file, shown)
         save(job.make, job.arguments, file)

@@ -23,6 +23,14 @@ RUNS = ("reference-scans", "reference")
 """Names of the runs of the page, in its order."""
 BUDGETS_MS = (10, 50, 200)
 """Times within which the best method of each group is named."""
+DATA_SETS = {
+    "fragments[benchmark=3dlomatch]": "Scans of rooms, overlap from 10 to 30 %",
+    "fragments[path=3dmatch/7-scenes-redkitchen,min_overlap=0.3]": "Scans of a kitchen, overlap of 30 % or more",
+    "fragments[path=3dmatch/sun3d-hotel_umd-maryland_hotel3,min_overlap=0.3]": "Scans of a hotel, overlap of 30 % or more",
+    "modelnet40": "Whole objects",
+}
+CONDITIONS = {"clean": "same points", "noisy": "same points with noise", "resampled": "resampled surface", "real": ""}
+"""Words for data sets and conditions; others are named as they are."""
 BEGIN, END = "<!-- begin: ", "<!-- end -->"
 
 
@@ -37,6 +45,17 @@ def tables(summary: pd.DataFrame, trials: pd.DataFrame, timing: pd.DataFrame, ru
     return "\n".join(parts)
 
 
+def in_words(group: ranking.GroupKey) -> str:
+    """Return what the clouds of a group are in words that need no knowledge of the names of data sets.
+
+    >>> in_words(("modelnet40", "resampled", 1024))
+    'Whole objects, resampled surface, 1 024 points'
+    """
+    dataset, condition, points = group
+    what = DATA_SETS.get(dataset, dataset), CONDITIONS.get(condition, condition), f"{points:,} points".replace(",", " ")
+    return ", ".join(filter(None, what))
+
+
 def _table(group: ranking.GroupKey, rows: dict[str, Mapping[Any, Any]], recommendation: Recommendation) -> str:
     order = recommendation.ranking
     how = "timed alone" if recommendation.alone else "during the run"
@@ -45,7 +64,7 @@ def _table(group: ranking.GroupKey, rows: dict[str, Mapping[Any, Any]], recommen
         "|---|---|---|---|---|---|",
     ]
     lines = [_line(rows[m], recommendation.ms) for m in [*order.methods, *order.few]] if order else []
-    title = f"## {group[0]}, {group[1]}, {group[2]} points\n"
+    title = f"## {in_words(group)}\n\n<small>`{group[0]}`, `{group[1]}`, {group[2]} points</small>\n"
     advice = f"{recommendation.sentence(named='**{}**'.format)} {_within_budgets(recommendation)}\n"
     return "\n".join([title, advice, *head, *lines, ""])
 

@@ -1,4 +1,4 @@
-"""Draw docs/shapes40.png, one shaded shape of each category: `python docs/scripts/make_contact_sheet.py`.
+"""Draw docs/shapes40.png, one shaded shape of each category: `python -m docs.scripts.make_contact_sheet`.
 
 With names of categories, draw eight shapes of each of them, with their symmetries, to closer.png instead.
 """
@@ -7,82 +7,78 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from datasets.base import MeshShape, Points
+from bench.report import style
+from datasets.base import MeshShape
+from datasets.indoor.camera import Camera, look_at, render
 from datasets.shapes40 import Shapes40
+from docs.scripts.pictures import save
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ROOT = Path(__file__).resolve().parents[2]
 
-LIGHT = np.array([0.35, -0.75, 0.56])
-COLOUR = np.array([0.55, 0.68, 0.85])
-
-
 # The shape that represents a category: 7 unless another is more typical.
 SHOWN = {"bowl": 3, "cup": 3, "curtain": 3, "door": 3, "glass_box": 0, "stairs": 3, "xbox": 0}
+CAMERA = Camera(width=700, height=700, focal=780.0)
+"""Camera of the pictures, in units of the shapes, which fit into a sphere of radius 1."""
+POSE = look_at(*3.3 * np.array([[0.5, -0.78, 0.38], [0, 0, 0]]), np.array([0.0, 0.0, 1.0]))
+"""Its pose: in front, slightly to the right and above."""
+COLOUR, LINE = np.array([0.62, 0.76, 0.95]), np.array([0.13, 0.2, 0.3])
 
 
-def shaded(triangles: Points) -> Points:
-    """Return Lambert colours (T, 3) of triangles (T, 3, 3), lit on both faces."""
-    normals = np.cross(triangles[:, 1] - triangles[:, 0], triangles[:, 2] - triangles[:, 0])
-    normals /= np.linalg.norm(normals, axis=1, keepdims=True).clip(min=1e-12)
-    return COLOUR * (0.3 + 0.7 * np.abs(normals @ LIGHT))[:, None]
-
-
-def refined(triangles: Points, longest: float = 0.22) -> Points:
-    """Subdivide triangles until their edges are short, so that drawing from back to front is correct almost everywhere."""
-    for _ in range(6):
-        edges = np.linalg.norm(np.roll(triangles, -1, axis=1) - triangles, axis=2)
-        wide = edges.max(axis=1) > longest
-        long = triangles[wide]
-        turned = np.take_along_axis(
-            long, ((edges[wide].argmax(axis=1)[:, None] + np.arange(3)) % 3)[:, :, None], axis=1
-        )
-        middle = turned[:, :2].mean(axis=1)
-        halves = [
-            np.stack([turned[:, 0], middle, turned[:, 2]], axis=1),
-            np.stack([middle, turned[:, 1], turned[:, 2]], axis=1),
-        ]
-        triangles = np.concatenate([triangles[~wide], *halves])
-    return triangles
+def picture(shape: MeshShape) -> NDArray[np.float64]:
+    """Return a picture (h, w, 4) of a shape without its margins: lit from the camera, with lines where depth or normal jump."""
+    view = render(shape.triangles, POSE, CAMERA)
+    seen = np.isfinite(view.depth)
+    depth = np.where(seen, view.depth, 99.0)
+    line = np.zeros(depth.shape, dtype=bool)
+    for axis in (0, 1):
+        for step in (1, 2):
+            line |= np.abs(np.roll(depth, step, axis) - depth) > 0.04
+        line |= np.abs(np.roll(view.cosine, 1, axis) - view.cosine) > 0.12
+    colours = np.where(line[..., None], LINE, COLOUR * (0.3 + 0.75 * view.cosine[..., None]))
+    rows, columns = (np.flatnonzero(seen.any(axis=axis)) for axis in (1, 0))
+    image = np.concatenate([colours.clip(0, 1), (seen | line)[..., None]], axis=2)
+    return np.asarray(image[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1])
 
 
 def draw(axes: Any, shape: MeshShape, title: str) -> None:
-    """Draw one shape in 3D axes, from the front, slightly from the right and above; glass is transparent."""
-    from mpl_toolkits.mplot3d.art3d import Poly3DCollection
+    """Draw one shape as large as its place permits, with its name below."""
+    image = picture(shape)
+    height, width = image.shape[:2]
+    half = max(height, width) / 2
+    axes.imshow(image, interpolation="antialiased")
+    axes.set(xlim=(width / 2 - half, width / 2 + half), ylim=(height / 2 + half, height / 2 - half))
+    axes.set_title(title, y=-0.23, loc="center")
+    axes.axis("off")
 
-    reach = np.abs(shape.triangles).max() * 0.88
-    triangles = refined(shape.triangles)
-    glass = shape.category == "glass_box"
-    colours = np.column_stack([shaded(triangles), np.full(len(triangles), 0.35 if glass else 1.0)])
-    axes.add_collection3d(
-        Poly3DCollection(triangles, facecolors=colours, edgecolors=colours, linewidths=0 if glass else 0.1)
-    )
-    axes.set(xlim=(-reach, reach), ylim=(-reach, reach), zlim=(-reach, reach))
-    axes.set_box_aspect((1, 1, 1), zoom=1.15)
-    axes.view_init(elev=22, azim=-58)
-    axes.set_axis_off()
-    axes.set_title(title, fontsize=11, y=0.98)
+
+def draw_all(picks: list[tuple[str, int]], with_symmetry: bool) -> Figure:
+    """Draw shapes, given by category and number, eight in a row."""
+    from matplotlib.figure import Figure
+
+    data = Shapes40()
+    rows = -(-len(picks) // 8)
+    figure = Figure(figsize=(style.figure_width(), 1.13 * rows))
+    for number, (name, k) in enumerate(picks):
+        shape = data.shape("train", k * len(data.categories) + data.categories.index(name))
+        axes = figure.add_subplot(rows, 8, number + 1)
+        draw(axes, shape, f"{name} ({shape.symmetry})" if with_symmetry else name)
+    figure.subplots_adjust(0.01, 0.05, 0.99, 0.99, 0.08, 0.3)
+    return figure
 
 
 def main(wanted: list[str]) -> None:
     """Draw the contact sheet of all 40 categories, or several shapes of the wanted ones."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    data = Shapes40()
-    picks = [(name, k) for name in wanted for k in range(8)] or [(name, SHOWN.get(name, 7)) for name in data.categories]
-    rows = -(-len(picks) // 8)
-    figure, grid = plt.subplots(rows, 8, figsize=(16, 2.2 * rows), subplot_kw={"projection": "3d"})
-    for axes, (name, k) in zip(grid.ravel(), picks, strict=True):
-        shape = data.shape("train", k * len(data.categories) + data.categories.index(name))
-        draw(axes, shape, f"{name} ({shape.symmetry})" if wanted else name)
-    figure.subplots_adjust(0, 0, 1, 0.97, 0, 0.08)
-    figure.savefig(Path("closer.png") if wanted else ROOT / "docs" / "shapes40.png", dpi=80)
+    picks = [(name, k) for name in wanted for k in range(8)]
+    every = [(name, SHOWN.get(name, 7)) for name in Shapes40.categories]
+    save(draw_all, (picks or every, bool(picks)), Path("closer.png") if picks else ROOT / "docs" / "shapes40.png")
 
 
 if __name__ == "__main__":

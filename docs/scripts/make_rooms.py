@@ -1,4 +1,4 @@
-"""Write docs/rooms.png, ten rooms, and print statistics of `rooms` beside those of real fragments.
+"""Write docs/rooms.png, a room of each kind, and print statistics of `rooms` beside those of real fragments.
 
 `python -m docs.scripts.make_rooms [DATA_SET …]`, such as `"fragments[path=3dmatch/7-scenes-redkitchen]"`, below $BENCH_DATA.
 """
@@ -8,12 +8,14 @@ from __future__ import annotations
 import sys
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.colors import to_rgb
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from bench.report import style
 from common.keys import rng
 from datasets.base import Pair, PairSet
 from datasets.indoor.camera import Camera, render
@@ -22,14 +24,20 @@ from datasets.indoor.layout import KINDS, furnished
 from datasets.poses import move
 from datasets.registry import DataRegistry
 from datasets.rooms import scene_name
+from docs.scripts.pictures import save
 from methods.geometry.features import FeatureMethod, unit_pair
 from methods.geometry.patches import thinned
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ROOT = Path(__file__).resolve().parents[2]
 VOXEL, NEAR = 0.025, 0.1
 """Grid to which clouds are thinned before they are compared, and the radius of neighbourhoods and of correct matches."""
 BINS = (0.1, 0.3, 0.5, 0.7, 0.9)
 MOST_PAIRS = 45
+SHOWN = (13, 1, 2, 0, 11, 3)
+"""Numbers of the test rooms in the picture: one of each kind, whose first view is not of a bare wall."""
 
 
 def surface(cloud: NDArray[Any]) -> tuple[float, float, float, float]:
@@ -87,43 +95,57 @@ def statistics(dataset: PairSet) -> list[str]:
     return [f"{count:.0f}", f"{spacing:.1f}", f"{planar:.2f}", f"{rough:.1f}", f"{noise:.1f}", *shares]
 
 
-def draw_rooms(file: Path, count: int = 10) -> None:
-    """Draw the first view of the first rooms of the test split, shaded by angle and depth, and a fragment of each."""
+def draw_rooms() -> Figure:
+    """Draw a test room of each kind: the first view of its camera, and the pair of middle overlap at the true pose."""
     from matplotlib.figure import Figure
 
-    camera = Camera(width=320, height=240, focal=292.5)
-    figure = Figure(figsize=(15, 13), layout="constrained")
+    camera = Camera(width=480, height=360, focal=438.75)
     rooms = DataRegistry.at(None).spec("rooms").open()
     assert isinstance(rooms, PairSet)
-    for k in range(count):
+    figure = Figure(figsize=(style.figure_width(), 8.2), layout="constrained")
+    cells = figure.subplots(4, 3)
+    for number, k in enumerate(SHOWN):
         draw, name = rng("rooms", "test", k, 0), scene_name("test", k)
         room = furnished(draw, KINDS[name.split("_")[0]])
         view = render(room.triangles, paths(draw, room, 1)[0].pose(0.0), camera)
-        axes = figure.add_subplot(4, 5, k // 5 * 10 + k % 5 + 1)
-        axes.imshow(np.where(np.isfinite(view.depth), 0.7 * view.cosine + 0.4 / (0.3 + view.depth), 0), cmap="gray")
-        axes.set_title(name)
+        above, below = cells[number // 3 * 2 : number // 3 * 2 + 2, number % 3]
+        above.imshow(np.where(np.isfinite(view.depth), 0.7 * view.cosine + 0.4 / (0.3 + view.depth), 0), cmap="gray")
+        pair = rooms.pair(3 * k + 1)
+        draw_pair(below, pair)
+        above.set_title(name)
+        below.set_title(f"overlap {pair.overlap:.2f}")
+    for axes in cells.ravel():
         axes.axis("off")
-        below = figure.add_subplot(4, 5, k // 5 * 10 + k % 5 + 6)
-        draw_cloud(below, np.asarray(rooms.pair(3 * k).target, dtype=np.float64))
-    figure.savefig(file, dpi=75)
+    return figure
 
 
-def draw_cloud(axes: Any, points: NDArray[np.float64]) -> None:
-    """Draw a fragment from above and behind its camera, coloured by depth."""
-    away = points - [points[:, 0].mean(), -1.2, -1.3]
+def draw_pair(axes: Any, pair: Pair) -> None:
+    """Draw source and target of a pair at the true pose, seen from above and behind the target's camera, shaded by normals."""
+    target = np.asarray(pair.target, dtype=np.float64)
+    source = move(pair.T_target_source, np.asarray(pair.source, dtype=np.float64))
+    points = np.concatenate([target, source])
+    colours = np.repeat([to_rgb("#5b7fa6"), to_rgb(style.SOURCE)], [len(target), len(source)], axis=0)
+    near = points[cKDTree(points).query(points, 12)[1]]
+    normals = np.linalg.svd(near - near.mean(axis=1, keepdims=True), full_matrices=False)[2][:, 2]
+    away = points - [target[:, 0].mean(), -1.2, -1.3]
     tilt = 0.35
     y = np.cos(tilt) * away[:, 1] - np.sin(tilt) * away[:, 2]
     z = np.sin(tilt) * away[:, 1] + np.cos(tilt) * away[:, 2]
+    light = 0.35 + 0.65 * np.abs(normals @ [0.3, 0.75, 0.59])
     order = np.argsort(-z)
-    order = order[z[order] > 0.3]
-    axes.scatter(away[order, 0] / z[order], -y[order] / z[order], c=points[order, 2], s=1.5 / z[order], linewidths=0)
-    axes.set_aspect("equal")
-    axes.axis("off")
+    order = order[z[order] > 0.5]
+    flat = np.column_stack([away[:, 0], -y])[order] / z[order, None]
+    axes.scatter(*flat.T, c=(colours * light[:, None])[order], s=4 / z[order], linewidths=0)
+    low, high = np.quantile(flat, [0.005, 0.995], axis=0)
+    middle, reach = (low + high) / 2, (high - low).max() * 0.53
+    axes.set(
+        xlim=middle[0] + np.array([-1, 1]) * reach, ylim=middle[1] + np.array([-0.75, 0.75]) * reach, aspect="equal"
+    )
 
 
 def main() -> None:
     """Draw the picture and print the table."""
-    draw_rooms(ROOT / "docs" / "rooms.png")
+    save(draw_rooms, (), ROOT / "docs" / "rooms.png")
     shares = " | ".join(f"{a:g} to {b:g}" for a, b in pairwise(BINS))
     print(f"| data set | points | spacing, mm | planar | off plane, mm | normals, ° | {shares} |")
     print("|---|" + "---|" * 9)

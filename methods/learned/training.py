@@ -25,7 +25,7 @@ from datasets.registry import AnySet, DataRegistry
 from methods.learned import descriptor
 from methods.learned.trained import Trained
 from methods.learned.training_config import Settings, add_arguments, command_of, settings_of
-from methods.learned.training_curve import Curve, plot_curve, provenance, write_curve
+from methods.learned.training_curve import Curve, draw_curve, provenance, write_curve
 from methods.learned.training_data import HOLD_EVERY, Batch, Part, collate, generate, part_of, points_at, prefetch
 from methods.learned.weights import MALLOC, Card, read_tensors, save
 
@@ -204,7 +204,7 @@ def train(settings: Settings, folder: Path, weights: Path, save_every_s: float =
     _resume(trainer, checkpoint)
     held_out = _validation_batches(trainer, whole)
     _loop(trainer, part_of(whole, held_out=False), held_out, checkpoint, save_every_s)
-    plot_curve(trainer.curve, settings, folder / "curve.png")
+    draw_curve(trainer.curve, settings.title).savefig(folder / "curve.png", dpi=110)
     card = Card(
         settings.method, asdict(trainer.network.config), provenance(settings, whole, trainer.seconds, trainer.curve[-1])
     )

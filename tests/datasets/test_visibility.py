@@ -59,6 +59,8 @@ def test_hidden_point_removal_shows_the_near_half_of_a_sphere():
 def test_nothing_hides_in_a_flat_cloud():
     flat = np.c_[rng("flat").random((50, 2)), np.zeros(50)]
     assert len(visible_points(flat)) == 50
+    for few in (1, 2):  # no hull: every point is visible
+        assert visible_points(flat[:few]).tolist() == list(range(few))
 
 
 def test_overlap_is_the_share_of_near_points():

@@ -36,6 +36,10 @@ def watched(tmp_path, monkeypatch):
         def _note(self, what):
             events.append((what, self.setup.method.text, threading.current_thread() is threading.main_thread()))
 
+        def close(self):
+            events.append(("close", self.setup.method.text, True))
+            super().close()
+
         def start(self):
             if self.process is None:
                 self._note("start")
@@ -67,6 +71,8 @@ def test_all_processes_start_and_warm_up_before_one_is_timed_alone(watched):
     begun = next(i for i, (_, _, alone) in enumerate(events) if alone)
     warm, after = events[:begun], events[begun:]
     assert sorted(m for what, m, _ in warm if what == "start") == ["good", "slow[seconds=0.05]"]
+    assert {m for what, m, _ in after if what == "close"} == {"good", "slow[seconds=0.05]"}, "every process is ended"
+    after = [event for event in after if event[0] != "close"]
     assert all(what == "call" and alone for what, _, alone in after)
     assert sum(what == "call" for what, _, _ in warm) == 4 and len(after) == 8, "two methods, two sizes, two rounds"
 
@@ -80,7 +86,7 @@ def test_a_method_warms_up_no_longer_than_it_may_be_timed(watched, monkeypatch):
 
     monkeypatch.setattr(timing.TimingPhase, "__init__", short)
     events, timed = watched()
-    slow = [(what, alone) for what, method, alone in events if method.startswith("slow")]
+    slow = [(what, alone) for what, method, alone in events if method.startswith("slow") and what != "close"]
     assert slow == [("start", False), ("call", False), ("call", True)]
     whole = timed[timed.angle_high == 180].groupby(["points", "status"]).ended.sum()
     assert whole.to_dict() == {(60, "ok"): 1}

@@ -10,10 +10,10 @@ import pytest
 
 from bench.isolation import process as process_module
 from bench.isolation.process import MethodProcess
-from bench.isolation.protocol import Limits, MethodSetup, RegisterRequest
+from bench.isolation.protocol import Limits, MethodSetup, RegisterRequest, Reply
 from common.errors import InputError
 from tests.bench.command_line import PLUGINS
-from tests.bench.plugins.picky import EXIT, KILL, LARGE, NAP, SLEEP, WORDS
+from tests.bench.plugins.picky import EXIT, FORK, KILL, LARGE, NAP, SLEEP, WORDS
 from tests.bench.waiting import FAULT_S, wait_until
 from tests.catalog import spec
 
@@ -41,6 +41,15 @@ def test_a_call_survives_one_kill(child):
     reply = child.register(CLOUD, CLOUD, 0)
     striker.join()
     assert reply.status == "ok" and child.process.pid != first
+
+
+@pytest.mark.parametrize("killed", [[False], [True, False], [True, True]])
+def test_a_start_is_repeated_once_if_the_process_was_killed(killed, monkeypatch):
+    replies = [Reply(killed=each) for each in killed]
+    left = iter(replies)
+    child = MethodProcess(MethodSetup(spec("slow", PLUGINS), "blobs"), Limits(FAULT_S, 4))
+    monkeypatch.setattr(child, "_spawn", lambda: next(left))
+    assert child.start() is replies[-1] and next(left, None) is None
 
 
 def test_a_call_that_is_killed_twice_has_crashed():
@@ -173,6 +182,19 @@ def test_limits_hold_for_a_call_that_nobody_watches_while_the_next_is_drawn(pick
         received.append((first, reply.status))
         picky.limits = usual
     assert received == [(1, "ok"), (2, "ok"), (call, status), (3, "ok")]
+
+
+def test_the_end_of_a_process_is_noticed_while_one_that_it_forked_holds_the_pipe(picky):
+    picky.limits = Limits(FAULT_S, 4)
+    assert [picky.call(call).status for _, call in calls(FORK, 1)] == ["crash", "ok"]
+
+
+def test_a_process_over_its_memory_limit_is_ended(picky):
+    usual, picky.limits = picky.limits, Limits(FAULT_S, 0.001)
+    ((_, call),) = calls(SLEEP)
+    assert picky.call(call).status == "out_of_memory" and picky.process is None
+    picky.limits = usual
+    assert [picky.call(call).status for _, call in calls(1)] == ["ok"]
 
 
 def test_memory_counts_with_what_the_process_held_before(picky, monkeypatch):

@@ -1,6 +1,7 @@
 """Server of a method process: measurements, statuses and messages of a call."""
 
 import sys
+import time
 import types
 
 import numpy as np
@@ -85,6 +86,10 @@ def test_growth_of_gpu_memory_is_measured_over_the_idle_state(cuda):
     assert [name for name, _ in cuda.calls] == ["reset", "allocated", "synchronise", "peak"]
     assert {device for _, device in cuda.calls} == {"cuda:0"}
     assert np.isnan(server.register(method, "cpu", REQUEST).gpu_memory_mb) and len(cuda.calls) == 4
+
+
+def test_stages_on_the_cpu_are_measured_by_the_plain_clock():
+    assert measure_module.stage_clock("cpu") is time.perf_counter
 
 
 def test_nothing_touches_a_gpu_before_cuda_is_initialised(cuda):

@@ -8,7 +8,7 @@ import numpy as np
 
 from methods.base import Method, rigid
 
-SLEEP, EXIT, KILL, NAP, LARGE, WORDS = 101.0, 102.0, 103.0, 104.0, 105.0, 106.0
+SLEEP, EXIT, KILL, NAP, LARGE, WORDS, FORK = 101.0, 102.0, 103.0, 104.0, 105.0, 106.0, 107.0
 
 
 class Picky(Method):
@@ -26,7 +26,9 @@ class Picky(Method):
             np.ones(40_000_000)  # 0.32 GB
         if first == WORDS:
             os.write(2, b"last words\n")
-        if first in (EXIT, WORDS):
+        if first == FORK and not os.fork():
+            time.sleep(60)  # and holds the pipe of the replies
+        if first in (EXIT, WORDS, FORK):
             os._exit(3)
         if first == KILL:
             os.kill(os.getpid(), signal.SIGKILL)

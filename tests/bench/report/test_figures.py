@@ -94,8 +94,8 @@ def test_the_heat_map_starts_with_the_hardest_category(frames, tmp_path):
     job = next(job for job in _jobs(frames, tmp_path) if job.kind == "category")
     mean = job.arguments[0].mean.median(axis=1).to_numpy()
     assert (np.diff(mean[~np.isnan(mean)]) <= 0).all()
-    hardest = str(job.arguments[0].mean.index[0])
-    assert f"Hardest: {hardest}" in job.alt
+    named = [f"{c} {style.number(m, 2)}" for c, m in zip(job.arguments[0].mean.index, mean, strict=True)]
+    assert f"Hardest: {', '.join(named[:3])}. Easiest: {', '.join(named[:-4:-1])}." in job.alt and len(named) > 3
 
 
 def test_the_heat_map_prints_each_mean_with_its_star_and_the_best_bold():

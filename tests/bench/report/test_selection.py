@@ -1,6 +1,10 @@
 """Which methods are shown where not all can be."""
 
+from bench.report.ranking import Ranking
+from bench.report.recommendation import Recommendation
 from bench.report.selection import best_of_each_kind, by_rank
+
+UNRANKED = Recommendation(None, {}, {}, alone=False)
 
 
 def _row(method, kind, recall, problems=40):
@@ -20,7 +24,7 @@ ROWS = [
 
 
 def test_the_best_of_each_kind_and_featured_methods_are_selected():
-    assert best_of_each_kind(ROWS, None) == ["g0", "g1", "l0", "l1", "n0", "n1", "deepgmr"]
+    assert best_of_each_kind(ROWS, UNRANKED) == ["g0", "g1", "g2", "l0", "l1", "n0", "n1", "deepgmr"]
 
 
 def test_of_the_variants_of_a_family_the_best_is_selected():
@@ -31,11 +35,19 @@ def test_of_the_variants_of_a_family_the_best_is_selected():
         _row("deepgmr_partial", "learned", 0.7),
         _row("deepgmr", "learned", 0.1),
     ]
-    assert best_of_each_kind(rows, None) == ["fgr+icp", "deepgmr_resampled", "pca", "deepgmr"]
+    assert best_of_each_kind(rows, UNRANKED) == ["fgr+icp", "deepgmr_resampled", "pca", "teaser", "deepgmr"]
 
 
 def test_the_selection_is_limited_and_keeps_featured_methods():
-    assert best_of_each_kind(ROWS, None, most=3) == ["g0", "l0", "deepgmr"]
+    assert best_of_each_kind(ROWS, UNRANKED, most=3) == ["g0", "l0", "deepgmr"]
+
+
+def test_methods_of_the_pareto_front_are_selected_before_the_others():
+    order = [f"g{i}" for i in range(5)] + ["l0", "l1", "l2", "l3", "l4", "n0", "n1", "deepgmr"]
+    recall = {row["method"]: row["recall"] for row in ROWS}
+    ms = {"g0": 9.0, "g3": 3.0, "l4": 1.0, "n1": 2.0, "oracle": 0.1, "few": 0.1}
+    advice = Recommendation(Ranking(order, ["few"], ["g0"], [], 0.5), recall, ms, alone=True)
+    assert best_of_each_kind(ROWS, advice, most=4) == ["g0", "g3", "l4", "deepgmr"]
 
 
 def test_controls_and_few_problems_come_last():

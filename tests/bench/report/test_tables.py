@@ -49,9 +49,9 @@ def _row(method, answered, problems, kind="local"):
 @pytest.mark.parametrize(
     ("ms", "line"),
     [
-        ({"a": 50.1, "b": 49.9, "c": 1.0}, "Best under 50 ms: b 0.80 (49.9 ms)."),
-        ({"a": 49.9, "b": 1.0, "c": 1.0}, "Best under 50 ms: a 0.90 (49.9 ms)."),
-        ({"a": 90.0, "c": 1.0}, "None that succeeds is known to take less than 50 ms."),
+        ({"a": 50.1, "b": 49.9, "c": 1.0}, "b 0.80 (49.9 ms)"),
+        ({"a": 49.9, "b": 1.0, "c": 1.0}, "a 0.90 (49.9 ms)"),
+        ({"a": 90.0, "c": 1.0}, "none that succeeds is known"),
     ],
 )
 def test_the_best_fast_method_is_the_first_of_the_ranking_below_the_limit(ms, line):
@@ -59,10 +59,20 @@ def test_the_best_fast_method_is_the_first_of_the_ranking_below_the_limit(ms, li
         Ranking(["a", "b", "c"], [], ["a"], [], 0.01), {"a": 0.9, "b": 0.8, "c": 0.0}, ms, alone=True
     )
     rows = [_row("a", 5, 10), _row("b", 80, 100), _row("c", 10, 10), _row("truth", 0, 10, "control")]
-    expected = f"{line} Lowest: c 0.00. Unanswered most often: a (5 of 10)."
-    assert tables.verdict(rows, advice, CRITERION)[1] == expected
+    fast, failing = ("Best under 50 ms", line), ("Below half of the best", "c 0.00")
+    lost = ("Most often without a pose", "a (5 of 10)")
+    assert tables.verdict(rows, advice, CRITERION) == [*advice.statements("recall@0.2"), fast, failing, lost]
     answered = [_row("a", 10, 10), _row("truth", 0, 10, "control")]
-    assert tables.verdict(answered, advice, CRITERION)[1] == f"{line} Lowest: c 0.00. Every problem was answered."
+    assert tables.verdict(answered, advice, CRITERION) == [*advice.statements("recall@0.2"), fast, failing]
+
+
+def test_the_five_lowest_methods_below_half_of_the_best_are_named():
+    recall = {"best": 0.9, "half": 0.45} | {f"low{i}": 0.44 - i / 100 for i in range(6)}
+    for n in (5, 6):
+        names = [*recall][: n + 2]
+        advice = Recommendation(Ranking(names, [], ["best"], [], 0.01), recall, {}, alone=True)
+        listed = ", ".join(f"{m} {recall[m]:.2f}" for m in names[:-6:-1]) + ", … (6 methods)" * (n > 5)
+        assert ("Below half of the best", listed) in tables.verdict([], advice, CRITERION)
 
 
 def test_the_table_of_recall_is_sorted_by_the_mean_share_of_better_methods_and_few_problems_are_faint():

@@ -89,6 +89,10 @@ def test_clouds_are_refused_if_they_lie_on_a_line_to_rounding() -> None:
         cloud = far + width * np.outer(np.cos(np.arange(52)), [3.0, 0.0, -1.0])
         with pytest.raises(NoSolution, match="on a line") if refused else nullcontext():
             unit_pair(cloud, line + wave)
+    ends = np.array([[1.0, 1, 0], [1, -1, 0], [-1, 1, 0], [-1, -1, 0]] * 10)  # deviations 1 and the width
+    for width, refused in ((7e-7, True), (1.5e-6, False)):
+        with pytest.raises(NoSolution, match="on a line") if refused else nullcontext():
+            unit_pair(ends * [1, width, 0], line + wave)
     for covariance in (np.diag([3.0, 2.0, 1.0]), np.cov(np.random.default_rng(0).normal(size=(3, 20)))):
         e = np.linalg.eigvalsh(covariance)
         pairs = e[0] * e[1] + e[0] * e[2] + e[1] * e[2]
