@@ -11,14 +11,14 @@ from scipy.spatial.distance import cdist
 from scipy.spatial.transform import Rotation
 
 from common.errors import InputError
+from methods import fgr as fgr_module
 from methods import icp as icp_module
 from methods import pca as pca_module
 from methods import ransac as ransac_module
 from methods.base import NoSolution
-from methods.fgr import Fgr
+from methods.fgr import Fgr, alike_triples, graduated_pose
 from methods.geometry import ransac as ransac_steps
 from methods.geometry.features import unit_pair
-from methods.geometry.open3d_bridge import open3d
 from methods.geometry.principal_axes import candidates, distances, principal_axes
 from methods.geometry.ransac import edges_alike
 from methods.icp import NEAR, Icp
@@ -29,19 +29,30 @@ from tests.catalog import build
 from tests.methods.clouds import moved, pose, solve, turned_pair
 
 
-def test_fgr_seeds_the_library_by_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    source, target, _ = turned_pair(30, n=200)
-    seeds: list[int] = []
-    monkeypatch.setattr(open3d().utility.random, "seed", seeds.append)
-    for seed in (3, 4, 2**31 + 5):
-        solve(Fgr(), source, target, seed=seed)
-    assert seeds == [3, 4, 5]
+def test_fgr_depends_on_the_seed_only_by_its_triples() -> None:
+    p = np.random.default_rng(0).normal(size=(80, 3))
+    first, again, other = (alike_triples(p, 1.04 * p, 0.9, 50, np.random.default_rng(seed)) for seed in (3, 3, 4))
+    assert first.shape == (3, 50) and np.array_equal(first, again) and not np.array_equal(first, other)
 
 
-def test_fgr_passes_its_parameters() -> None:
-    option = Fgr(iterations=7, tuple_scale=0.8, tuples=123).option(0.03)
-    names = "maximum_correspondence_distance iteration_number tuple_scale maximum_tuple_count use_absolute_scale decrease_mu"
-    assert [getattr(option, name) for name in names.split()] == [0.03, 7, 0.8, 123, True, True]
+def test_edges_of_fgrs_triples_have_about_the_same_length_in_both_clouds() -> None:
+    draw = np.random.default_rng(1)
+    p, q = draw.normal(size=(2, 60, 3))
+    triples = alike_triples(p, q, 0.9, 10**6, draw)
+    assert 10 < triples.shape[1] < 100 * 60
+    x, y = (np.linalg.norm(c[triples] - c[np.roll(triples, 1, axis=0)], axis=2) for c in (p, q))
+    assert (np.minimum(x, y) > 0.9 * np.maximum(x, y)).all()
+    assert alike_triples(p, 2 * p, 0.9, 10, draw).shape == (3, 0)
+
+
+def test_the_graduated_pose_ignores_wrong_matches() -> None:
+    draw = np.random.default_rng(2)
+    p, T = draw.normal(size=(200, 3)), pose(130)
+    q = p @ T[:3, :3].T + T[:3, 3] + draw.normal(scale=0.002, size=p.shape)
+    q[:100] = draw.normal(size=(100, 3))
+    assert np.abs(graduated_pose(p, q, np.ones(200, dtype=int), 0.05, 64) - T).max() < 0.005
+    counts = (np.arange(200) >= 100).astype(int)
+    assert np.abs(graduated_pose(p, q, counts, 10.0, 5) - T).max() < 0.002
 
 
 @pytest.mark.parametrize("trim", [0.0, 0.1, 0.25, 0.5])
@@ -175,39 +186,14 @@ def test_icp_refuses_what_is_out_of_range(text: str) -> None:
             build(f"icp[{text}]")
 
 
-class Solver:
-    """Replace Open3D's FGR and keep its arguments."""
-
-    def __init__(self, fitness: float) -> None:
-        self.fitness, self.inlier_rmse, self.transformation = fitness, 0.02, np.eye(4)
-
-    def __call__(self, *arguments: object) -> Solver:
-        self.arguments = arguments
-        return self
-
-
-@pytest.mark.parametrize("fitness", [0.0, 0.01, 1.0])
-def test_fgr_gives_the_clouds_to_the_solver_and_notes_its_result(
-    monkeypatch: pytest.MonkeyPatch, fitness: float
-) -> None:
+def test_fgr_passes_its_parameters_and_notes_its_inliers(monkeypatch: pytest.MonkeyPatch) -> None:
     source, target, _ = turned_pair(30, n=200)
-    solver, fgr, pair = Solver(fitness), Fgr(), unit_pair(source, target)
-    name = "registration_fgr_based_on_correspondence"
-    monkeypatch.setattr(open3d().pipelines.registration, name, solver)
-    if fitness:
-        expected = np.eye(4)
-        expected[:3, 3] = pair.target_centre - pair.source_centre
-        assert np.allclose(solve(fgr, source, target), expected)
-    else:
-        with pytest.raises(NoSolution, match="no match agrees"):
-            solve(fgr, source, target)
-    a, b, matches, option = solver.arguments
-    assert option.maximum_correspondence_distance == 0.05
-    assert np.allclose(np.asarray(a.points), pair.source) and np.allclose(np.asarray(b.points), pair.target)
-    assert np.asarray(matches).max(axis=0).tolist() <= [199, 199] and len(matches) == fgr.scratch.notes["matches"]
-    notes = {name: fgr.scratch.notes[name] for name in ("confidence", "inlier_rmse")}
-    assert notes == {"confidence": fitness, "inlier_rmse": 0.02} and "solve" in fgr.scratch.stages
-    assert Fgr.random and [Fgr.iterations, Fgr.tuples, Fgr.tuple_scale] == [64, 1000, 0.95]
+    fgr, calls = Fgr(iterations=7, tuples=123), []
+    monkeypatch.setattr(fgr_module, "graduated_pose", lambda *a: (calls.append(a), graduated_pose(*a))[1])
+    solve(fgr, source, target)
+    ((p, _, counts, *rest),) = calls
+    assert rest == [0.05, 7] and len(p) == fgr.scratch.notes["matches"] and counts.sum() == 3 * 123
+    assert fgr.scratch.notes["confidence"] == fgr.scratch.notes["inliers"] / len(p) > 0.5
 
 
 @pytest.mark.parametrize("radius", [0.49, 0.501, 1.0, 1.999, 2.01])

@@ -7,6 +7,7 @@ import pytest
 
 from bench.isolation.guard import ROOT
 from methods.base import Method
+from methods.fgr import TUPLE_SCALE, Fgr
 from methods.geometry.features import SETTINGS, FeatureMethod
 from methods.sc2_pcr import SETS, Sc2Pcr
 from tests.catalog import spec
@@ -20,6 +21,8 @@ def value_used(method: Method, name: str) -> Any:
     given = method.parameters.get(name)
     if given is not None or not isinstance(method, FeatureMethod):
         return given
+    if isinstance(method, Fgr) and name == "tuple_scale":
+        return TUPLE_SCALE[method.data_kind]
     if isinstance(method, Sc2Pcr) and name in SETS._fields:
         return getattr(SETS, name)
     _, settings = method.prepared(*turned_pair(20, n=200)[:2])
