@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from methods.core.base import Cloud, Method, NoSolution, Pose, Unavailable
 from methods.geometry.features import require_positive
 from methods.learned.trained import Trained
@@ -27,10 +25,9 @@ class DeepGMRScans(Trained, Method):
     """Align Gaussian mixtures of partial scans by soft assignments with an outlier component and overlap weights.
 
     Points have the frozen local descriptor of `features=learned` in place of rotation-invariant features about the centroid.
-    Attention within and between the clouds gives features, overlap weights and the scores of the outlier component. Each
-    cloud has a mixture around the points of highest overlap weight, to which the points of the other are softly assigned.
-    Pairs of components are aligned in closed form, weighted by how well they keep distances to each other. An experiment,
-    which is for scans only: matches of the same descriptors (`sc2_pcr[features=learned]`) have a much higher recall.
+    A network refines them and gives overlap weights and the scores of the outlier component. Each cloud has a mixture around the
+    points of highest overlap weight, to which the points of the other are softly assigned. Sets of pairs of components that
+    keep their distances are aligned in closed form, and the best pose is returned. It is for scans only.
 
     Parameters:
         components: number of Gaussians of each mixture.
@@ -43,7 +40,7 @@ class DeepGMRScans(Trained, Method):
     variants = {"deepgmr_scans": {}}
     trained = "deepgmr_scans"
 
-    components: int = 256
+    components: int = 384
     weights: str = ""
 
     def __post_init__(self) -> None:
@@ -86,7 +83,7 @@ class DeepGMRScans(Trained, Method):
 
         from methods.geometry.learned_matches import METRE
         from methods.learned.described_scans import described_pair
-        from methods.nn.scan_gmr import closed_form
+        from methods.nn.scan_gmr import best_of_sets
         from methods.nn.threads import single_threaded
 
         with torch.inference_mode(), single_threaded(1):
@@ -101,7 +98,7 @@ class DeepGMRScans(Trained, Method):
                 features = self.state["net"]((descriptors[0], descriptors[1]), (points[0], points[1]))
             with self.stage("solve"):
                 components = self.mixtures(features, (points[0], points[1]))
-                T = np.array(closed_form(components, self.state["net"].config.tolerance)[0])
+                T = best_of_sets(components, self.state["net"].config.tolerance).numpy().copy()
         T[:3, 3] *= METRE
         return pair.to_original(T)
 
@@ -109,5 +106,5 @@ class DeepGMRScans(Trained, Method):
         """Compute the pairs of components around the points of highest overlap weight of clouds (1, N, 3) and (1, M, 3)."""
         counts = [min(self.components, cloud.shape[1]) for cloud in clouds]
         seeds = [f.overlap.topk(count).indices for f, count in zip(features, counts, strict=True)]
-        components: Components = self.state["net"].components(features, clouds, (seeds[0], seeds[1]))[0]
+        components: Components = self.state["net"].components(features, clouds, (seeds[0], seeds[1]))
         return components

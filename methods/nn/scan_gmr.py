@@ -15,11 +15,21 @@ from methods.nn.gmm import kabsch, point_loss
 
 RINGS = ((0.0, 0.3), (0.8, 0.4), (1.6, 0.5), (2.6, 0.7))
 """Distance and width in nominal metres of the ring around a point to which each head of the attention within a cloud looks."""
-LAYERS = 3
-"""Layers of attention: within each cloud, to the other cloud, and within each again."""
+LAYERS = 2
+"""Layers of attention within a cloud."""
+CUES = 3
+"""Numbers of a point that `_cues` computes from the other cloud."""
+_LOG_SCALE = 4.1
+"""Logarithm of the initial factor of cosines in scores, a choice on held-out rooms; less gives assignments to everything alike."""
+_COSINE = 0.7
+"""Cosine of descriptors at which a component is as likely as the outliers before training, a choice."""
 _LIMIT = 1.0
 """Errors in nominal metres above which a component or a pose has no gradient."""
 _EPSILON = 1e-6
+MEMBERS = 12
+"""Pairs of components of a set, a choice."""
+REFITS = 5
+"""Steps in which the best pose is fitted to its inliers."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +48,10 @@ class ScanGmrConfig:
 
     inputs: int = 32
     width: int = 64
-    points: int = 384
+    points: int = 512
     components: int = 128
     spread: float = 0.15
-    near: float = 0.15
+    near: float = 0.2
     tolerance: float = 0.3
 
     @property
@@ -72,7 +82,6 @@ class Estimate(NamedTuple):
     T: Tensor
     components: Components
     features: tuple[Features, Features]
-    gamma: tuple[Tensor, Tensor]
     source: Tensor
     target: Tensor
 
@@ -89,12 +98,12 @@ class ScanGmrNet(nn.Module):
     def __init__(self, config: ScanGmrConfig) -> None:
         super().__init__()
         self.config = config
-        self.first = nn.Linear(config.inputs, config.width)
+        self.first = nn.Linear(config.inputs + CUES, config.width)
         self.layers = nn.ModuleList(Attention(config.width) for _ in range(LAYERS))
         self.last = nn.Linear(config.width, config.inputs + 2)
         nn.init.zeros_(self.last.weight)
         nn.init.zeros_(self.last.bias)
-        self.log_scale = nn.Parameter(torch.tensor(2.7))
+        self.log_scale = nn.Parameter(torch.tensor(_LOG_SCALE))
 
     def collate(self, problems: Sequence[Any], device: str) -> tuple[tuple[Tensor, Tensor], Tensor, Tensor, Tensor]:
         """See `training_batch`."""
@@ -102,84 +111,97 @@ class ScanGmrNet(nn.Module):
 
     def forward(self, descriptors: tuple[Tensor, Tensor], clouds: tuple[Tensor, Tensor]) -> tuple[Features, Features]:
         """Compute the features of both clouds from descriptors (B, N, D) and points (B, N, 3)."""
-        x, y = (self.first(descriptor) for descriptor in descriptors)
-        rings = [_ring_bias(cloud) for cloud in clouds]
-        for i, layer in enumerate(self.layers):
-            cross = i % 2 == 1
-            x, y = (layer(x, y), layer(y, x)) if cross else (layer(x, x, rings[0]), layer(y, y, rings[1]))
-        return self._features(x, descriptors[0]), self._features(y, descriptors[1])
+        both = zip(descriptors, clouds, _cues(descriptors, clouds, self.config.tolerance), strict=True)
+        source, target = (self._features(*cloud) for cloud in both)
+        return source, target
 
-    def _features(self, x: Tensor, descriptors: Tensor) -> Features:
+    def _features(self, descriptors: Tensor, points: Tensor, cues: Tensor) -> Features:
+        x = self.first(torch.cat([descriptors, cues], dim=2))
+        bias = _ring_bias(points)
+        for layer in self.layers:
+            x = layer(x, bias)
         out = self.last(x)
         return Features(F.normalize(descriptors + out[..., 2:], dim=2), out[..., 0], out[..., 1])
 
     def assign(self, points: Features, seeds: Tensor) -> Tensor:
-        """Compute log Γ (B, N, J + 1) of points of one cloud to components around seeds (B, J, C) of the other; outliers last."""
-        scores = self.log_scale.exp() * (points.vectors @ seeds.transpose(1, 2) - 0.7)
-        return torch.cat([scores, points.outlier[..., None]], dim=2).log_softmax(dim=2)
+        """Compute Γ (B, N, J + 1) of points of one cloud to components around seeds (B, J, C) of the other; outliers last."""
+        scores = self.log_scale.exp() * (points.vectors @ seeds.transpose(1, 2) - _COSINE)
+        return torch.cat([scores, points.outlier[..., None]], dim=2).softmax(dim=2)
 
     def components(
         self, features: tuple[Features, Features], clouds: tuple[Tensor, Tensor], seeds: tuple[Tensor, Tensor]
-    ) -> tuple[Components, tuple[Tensor, Tensor]]:
-        """Compute the pairs of components of both mixtures, and log Γ of target points and of source points.
+    ) -> Components:
+        """Compute the pairs of components of both mixtures.
 
         Args:
             features: of source and target.
             clouds: points (B, N, 3) and (B, M, 3).
             seeds: rows (B, J) of the seeds in each.
         """
-        pairs, gammas = [], []
+        pairs = []
         for own, other in ((0, 1), (1, 0)):
             rows = seeds[own][..., None]
             centre = clouds[own].gather(1, rows.expand(-1, -1, 3))
             vectors = features[own].vectors
-            log_gamma = self.assign(features[other], vectors.gather(1, rows.expand(-1, -1, vectors.shape[2])))
+            gamma = self.assign(features[other], vectors.gather(1, rows.expand(-1, -1, vectors.shape[2])))
             near = torch.exp(-0.5 * (torch.cdist(clouds[own], centre) / self.config.spread).square())
             mine = _moments(near * features[own].overlap.sigmoid()[..., None], clouds[own])
-            theirs = _moments(log_gamma[..., :-1].exp() * features[other].overlap.sigmoid()[..., None], clouds[other])
+            theirs = _moments(gamma[..., :-1] * features[other].overlap.sigmoid()[..., None], clouds[other])
             pairs.append((mine, theirs) if own == 0 else (theirs, mine))
-            gammas.append(log_gamma)
         source, target = (torch.cat([pair[k] for pair in pairs], dim=1) for k in (0, 1))
         mass = (source[..., 0] * target[..., 0]).clamp_min(_EPSILON * _EPSILON).sqrt()
         weight = mass / (source[..., 4] + target[..., 4] + self.config.spread**2)
-        return Components(weight, source[..., 1:4], target[..., 1:4]), (gammas[0], gammas[1])
+        return Components(weight, source[..., 1:4], target[..., 1:4])
 
     def estimate(self, prepared: tuple[Tensor, Tensor], source: Tensor, target: Tensor) -> Estimate:
         """See `Network.estimate`; the first points of each cloud, which are in random order, are the seeds."""
         with torch.autocast(source.device.type, enabled=False):
             features = self(prepared, (source, target))
             first = torch.arange(self.config.components, device=source.device).expand(len(source), -1)
-            components, gamma = self.components(features, (source, target), (first, first))
-            return Estimate(closed_form(components, self.config.tolerance), components, features, gamma, source, target)
+            components = self.components(features, (source, target), (first, first))
+            return Estimate(closed_form(components, self.config.tolerance), components, features, source, target)
 
     def loss(self, estimate: Estimate, T_true: Tensor) -> Tensor:
-        """See `Network.loss`: pose, means of components, overlap, and assignments against those of the true pose."""
+        """See `Network.loss`: error of the pose and of the components' means, and cross-entropy of the overlap weights."""
         T = T_true.float()
         moved = estimate.source @ T[:, :3, :3].transpose(1, 2) + T[:, None, :3, 3]
-        away = torch.cdist(estimate.target, moved)
         pose = point_loss(estimate.T, T_true[:, None], estimate.source).clamp_max(_LIMIT).mean()
-        components = estimate.components
-        error = (components.source @ T[:, :3, :3].transpose(1, 2) + T[:, None, :3, 3] - components.target).norm(dim=2)
-        mean = (components.weight * error.clamp_max(_LIMIT)).sum(1) / components.weight.sum(1).clamp_min(_EPSILON)
-        J = self.config.components
-        assignment = overlap = torch.zeros(())
-        for gamma, features, distance in (
-            (estimate.gamma[0], estimate.features[1], away),
-            (estimate.gamma[1], estimate.features[0], away.transpose(1, 2)),
-        ):
-            assignment = assignment - (self._true_gamma(distance[..., :J]) * gamma).sum(2).mean()
-            near = (distance.amin(dim=2) < self.config.near).float()
-            overlap = overlap + F.binary_cross_entropy_with_logits(features.overlap, near)
-        return pose.float() + mean.mean() + assignment + overlap
+        weight, source, target = estimate.components
+        error = (source @ T[:, :3, :3].transpose(1, 2) + T[:, None, :3, 3] - target).norm(dim=2).clamp_max(_LIMIT)
+        mean = (weight * error).sum(dim=1) / weight.sum(dim=1).clamp_min(_EPSILON)
+        away = torch.cdist(moved, estimate.target)
+        overlap = [
+            F.binary_cross_entropy_with_logits(f.overlap, (away.amin(dim=k) < self.config.near).float())
+            for f, k in zip(estimate.features, (2, 1), strict=True)
+        ]
+        return pose.float() + mean.mean() + torch.stack(overlap).sum()
 
-    def _true_gamma(self, distance: Tensor) -> Tensor:
-        """Return assignments (B, N, J + 1) by the distances (B, N, J) from seeds at the true pose."""
-        scores = -0.5 * (distance / self.config.spread).square()
-        return torch.cat([scores, scores.new_full((*scores.shape[:2], 1), -2.0)], dim=2).softmax(dim=2)
+
+def _cues(descriptors: tuple[Tensor, Tensor], clouds: tuple[Tensor, Tensor], tolerance: float) -> list[Tensor]:
+    """Compute the cosine of each point's nearest descriptor, whether both are nearest, and how well the match keeps distances.
+
+    The last is the leading eigenvector of the compatibilities of all matches, as in Leordeanu and Hebert (2005).
+
+    Returns:
+        (B, N, 3) of the source and (B, M, 3) of the target.
+    """
+    with torch.no_grad():
+        scores = descriptors[0] @ descriptors[1].transpose(1, 2)
+        (cosine, partner), (cosine_back, partner_back) = scores.max(dim=2), scores.max(dim=1)
+        cues = []
+        for best, match, back, points, other in (
+            (cosine, partner, partner_back, *clouds),
+            (cosine_back, partner_back, partner, *reversed(clouds)),
+        ):
+            mutual = (back.gather(1, match) == torch.arange(match.shape[1], device=match.device)).float()
+            matched = other.gather(1, match[..., None].expand(-1, -1, 3))
+            kept = leading_eigenvector(compatibility(points, matched, tolerance), mutual[..., None] + _EPSILON)
+            cues.append(torch.stack([best, mutual, kept / kept.amax(dim=1, keepdim=True).clamp_min(_EPSILON)], dim=2))
+    return cues
 
 
 class Attention(nn.Module):
-    """Add to each point a mean over points of a cloud, by four heads, and a layer of the sum (pre-norm residuals)."""
+    """Add to each point a mean over points of its cloud, by four heads, and a layer of the sum (pre-norm residuals)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -191,10 +213,11 @@ class Attention(nn.Module):
         )
         self.inner = nn.Sequential(nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width))
 
-    def forward(self, x: Tensor, other: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Map x (B, N, C) by attention to (B, M, C), with additive scores (B, H, N, M)."""
-        q = _heads(self.query(self.norm(x)))
-        k, v = (_heads(part) for part in self.key_value(self.norm(other)).chunk(2, dim=2))
+    def forward(self, x: Tensor, bias: Tensor) -> Tensor:
+        """Map x (B, N, C) with additive scores (B, H, N, N)."""
+        normed = self.norm(x)
+        q = _heads(self.query(normed))
+        k, v = (_heads(part) for part in self.key_value(normed).chunk(2, dim=2))
         mean = F.scaled_dot_product_attention(q, k, v, bias).transpose(1, 2).flatten(2)
         x = x + self.out(mean)
         return x + self.inner(self.norm_after(x))
@@ -220,18 +243,56 @@ def _moments(gamma: Tensor, points: Tensor) -> Tensor:
     return torch.cat([mass / points.shape[1], mu, sigma2], dim=2)
 
 
-def closed_form(components: Components, tolerance: float, iterations: int = 20) -> Tensor:
+def compatibility(p: Tensor, q: Tensor, tolerance: float) -> Tensor:
+    """Return (B, K, K) how well pairs of matches p to q (B, K, 3) keep their distance: from 1 down to 0 at the tolerance."""
+    return (1 - ((torch.cdist(p, p) - torch.cdist(q, q)) / tolerance).square()).clamp_min(0)
+
+
+def leading_eigenvector(matrix: Tensor, weight: Tensor, iterations: int = 20) -> Tensor:
+    """Return the leading eigenvector (B, K) of diag(w) M diag(w), by power iteration, for M (B, K, K) and weights w (B, K, 1)."""
+    vector = weight
+    for _ in range(iterations):
+        vector = F.normalize(weight * (matrix @ (weight * vector)), dim=1)
+    return vector[..., 0]
+
+
+def closed_form(components: Components, tolerance: float) -> Tensor:
     """Fit T_target_source (B, 4, 4) float64 to pairs of components, weighted by how well they keep distances to each other.
 
     The weights are those of the pairs times the leading eigenvector of their compatibility.
     """
     weight, p, q = (part.double() for part in components)
-    difference = (torch.cdist(p, p) - torch.cdist(q, q)) / tolerance
-    root = weight.clamp_min(_EPSILON * _EPSILON).sqrt()[..., None]
-    compatible = (1 - difference.square()).clamp_min(0) * root * root.transpose(1, 2)
-    vector = root
-    for _ in range(iterations):
-        vector = F.normalize(compatible @ vector, dim=1)
-    share = (vector * root)[..., 0]
+    root = weight.clamp_min(_EPSILON * _EPSILON).sqrt()
+    share = leading_eigenvector(compatibility(p, q, tolerance), root[..., None]) * root
     share = share / share.sum(dim=1, keepdim=True).clamp_min(_EPSILON)
     return kabsch(p, q, share, share)
+
+
+def best_of_sets(components: Components, tolerance: float) -> Tensor:
+    """Fit T_target_source (4, 4) float64 in closed form to a set of compatible pairs around each one, and return the best.
+
+    A set has the pairs that are compatible with the same others, by their weight. The pose with the largest weight of inliers is
+    fitted to these again.
+    """
+    weight, p, q = (part[0].double() for part in components)
+    compatible = (compatibility(p[None], q[None], tolerance)[0] > 0).double()
+    common = (compatible * weight) @ compatible * compatible
+    strength, rows = common.topk(min(MEMBERS, len(weight)), dim=1)
+    share = _normalised(strength * weight[rows])
+    poses = kabsch(p[rows], q[rows], share, share)
+    T = poses[(_inliers(poses, p, q, tolerance) * weight).sum(dim=1).argmax()][None]
+    for _ in range(REFITS):
+        share = _normalised(_inliers(T, p, q, tolerance) * weight)
+        T = kabsch(p[None], q[None], share, share)
+    return T[0]
+
+
+def _inliers(poses: Tensor, p: Tensor, q: Tensor, tolerance: float) -> Tensor:
+    """Return (B, K) how well poses (B, 4, 4) move p to q (K, 3): from 1 down to 0 at the tolerance."""
+    residual = p @ poses[:, :3, :3].transpose(1, 2) + poses[:, None, :3, 3] - q
+    return (1 - residual.square().sum(dim=2) / tolerance**2).clamp_min(0)
+
+
+def _normalised(weight: Tensor) -> Tensor:
+    weight = weight + _EPSILON * _EPSILON
+    return weight / weight.sum(dim=1, keepdim=True)

@@ -16,7 +16,7 @@ from methods.deepgmr_scans import WEIGHTS, DeepGMRScans
 from methods.learned import described_scans
 from methods.learned.weights import WEIGHTS_FOLDER
 from methods.nn.gmm import point_loss
-from methods.nn.scan_gmr import Components, Features, ScanGmrConfig, ScanGmrNet, closed_form
+from methods.nn.scan_gmr import Components, Features, ScanGmrConfig, ScanGmrNet, best_of_sets, closed_form
 from tests.methods.clouds import moved, pose
 
 CONFIG = ScanGmrConfig(inputs=8, width=16, points=40, components=20)
@@ -50,8 +50,7 @@ def test_the_estimate_follows_the_motion_of_both_clouds(net: ScanGmrNet) -> None
     moves = [(c.double() @ M[:3, :3].T + M[:3, 3]).float() for c, M in ((source, S), (target, T))]
     second = net.estimate(descriptors, *moves)
     assert first.components.source.shape == (2, 40, 3)
-    assert first.gamma[0].shape == (2, 40, 21)
-    torch.testing.assert_close(first.gamma[0].exp().sum(dim=2), torch.ones(2, 40))
+    
     torch.testing.assert_close(second.T, T @ first.T @ torch.linalg.inv(S), atol=2e-3, rtol=0)
 
 
@@ -69,8 +68,8 @@ def test_distinct_points_in_a_partial_overlap_give_the_true_pose(net: ScanGmrNet
         for r, s in zip(rows, seen, strict=True)
     ]
     seeds = tuple(s.nonzero()[:, 0][None] for s in seen)
-    components, _ = net.components((features[0], features[1]), (source, target), (seeds[0], seeds[1]))
-    assert float(point_loss(closed_form(components, 0.3), T[None, None], source)) < 1e-3
+    components = net.components((features[0], features[1]), (source, target), (seeds[0], seeds[1]))
+    assert float(point_loss(best_of_sets(components, 0.3)[None], T[None, None], source).detach()) < 1e-3
 
 
 def test_components_that_contradict_the_others_have_no_influence() -> None:
@@ -78,17 +77,18 @@ def test_components_that_contradict_the_others_have_no_influence() -> None:
     source, T = 3 * torch.rand(1, 30, 3, generator=draw, dtype=torch.float64), torch.from_numpy(pose(5))
     target = source @ T[:3, :3].T + T[:3, 3]
     target[:, :10] = target[:, :10].roll(1, dims=1)
-    result = closed_form(Components(torch.ones(1, 30), source, target), 0.1)
-    assert float((result - T).abs().max()) < 0.03
+    components = Components(torch.ones(1, 30), source, target)
+    assert float((closed_form(components, 0.1) - T).abs().max()) < 0.03
+    assert float((best_of_sets(components, 0.1) - T).abs().max()) < 1e-6
 
 
 def test_training_lowers_the_loss(net: ScanGmrNet) -> None:
     descriptors, cloud = inputs()
     net.train()
     T = torch.eye(4, dtype=torch.float64).repeat(2, 1, 1)
-    optimiser = torch.optim.Adam(net.parameters(), 0.003)
+    optimiser = torch.optim.Adam(net.parameters(), 0.01)
     losses = []
-    for _ in range(25):
+    for _ in range(12):
         loss = net.loss(net.estimate(descriptors, cloud, cloud.roll(1, dims=1)), T)
         optimiser.zero_grad()
         loss.backward()
