@@ -53,7 +53,9 @@ def scores(method: DeepGMRScans, initialised: DeepGMRScans, pair: Pair) -> Itera
     overlaps = [distance.amin(dim=k) < method.state["net"].config.near for k in (1, 0)]
     features = method.state["net"](tuple(descriptors), tuple(points))
     yield "overlap weights, area under the curve", np.mean([*map(_area, features, overlaps)])
-    true = [f._replace(overlap=torch.where(o, CERTAIN, -CERTAIN)[None]) for f, o in zip(features, overlaps, strict=True)]
+    true = [
+        f._replace(overlap=torch.where(o, CERTAIN, -CERTAIN)[None]) for f, o in zip(features, overlaps, strict=True)
+    ]
     initial = initialised.state["net"](tuple(descriptors), tuple(points))
     for name, solver, chosen in (
         ("trained", method, features),

@@ -20,16 +20,16 @@ LAYERS = 2
 CUES = 3
 """Numbers of a point that `_cues` computes from the other cloud."""
 _LOG_SCALE = 4.1
-"""Logarithm of the initial factor of cosines in scores, a choice on held-out rooms; less gives assignments to everything alike."""
+"""Logarithm of the initial factor of cosines in scores, a choice on held-out rooms."""
 _COSINE = 0.7
 """Cosine of descriptors at which a component is as likely as the outliers before training, a choice."""
-_LIMIT = 1.0
-"""Errors in nominal metres above which a component or a pose has no gradient."""
-_EPSILON = 1e-6
 MEMBERS = 12
 """Pairs of components of a set, a choice."""
 REFITS = 5
 """Steps in which the best pose is fitted to its inliers."""
+_LIMIT = 1.0
+"""Errors in nominal metres above which a component or a pose has no gradient."""
+_EPSILON = 1e-6
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def test_the_estimate_follows_the_motion_of_both_clouds(net: ScanGmrNet) -> None
     moves = [(c.double() @ M[:3, :3].T + M[:3, 3]).float() for c, M in ((source, S), (target, T))]
     second = net.estimate(descriptors, *moves)
     assert first.components.source.shape == (2, 40, 3)
-    
+
     torch.testing.assert_close(second.T, T @ first.T @ torch.linalg.inv(S), atol=2e-3, rtol=0)
 
 
