@@ -66,7 +66,7 @@ def scores(method: DeepGMRScans, initialised: DeepGMRScans, pair: Pair) -> Itera
         tolerance = method.state["net"].config.tolerance
         yield f"{name}, sets", _score(components, best_of_sets(components, tolerance), T)
         yield f"{name}, one eigenvector", _score(components, closed_form(components, tolerance)[0], T)
-        yield f"{name}, own weights", _score(components, _plain(components), T)
+        yield f"{name}, own weights", _score(components, _by_own_weights(components), T)
 
 
 def _area(features: Features, overlap: torch.Tensor) -> float:
@@ -78,7 +78,7 @@ def _area(features: Features, overlap: torch.Tensor) -> float:
     return float(mannwhitneyu(inside, outside).statistic / len(inside) / len(outside))
 
 
-def _plain(components: Components) -> torch.Tensor:
+def _by_own_weights(components: Components) -> torch.Tensor:
     """Fit the pose by the components' own weights alone."""
     share = (components.weight / components.weight.sum()).double()
     return kabsch(components.source.double(), components.target.double(), share, share)[0]

@@ -26,7 +26,7 @@ _COSINE = 0.7
 MEMBERS = 12
 """Pairs of components of a set, a choice."""
 REFITS = 5
-"""Steps in which the best pose is fitted to its inliers."""
+"""Steps in which the best pose is fitted to its inliers, a choice."""
 _LIMIT = 1.0
 """Errors in nominal metres above which a component or a pose has no gradient."""
 _EPSILON = 1e-6
