@@ -1,0 +1,138 @@
+"""DeepGMR for partial scans, by its properties; only the test of the weights reads trained ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from common.errors import InputError
+from datasets.problems import ProblemKey
+from methods.base import NoSolution
+from methods.deepgmr_scans import WEIGHTS, DeepGMRScans
+from methods.learned import described_scans
+from methods.learned.weights import WEIGHTS_FOLDER
+from methods.nn.gmm import point_loss
+from methods.nn.scan_gmr import Components, Features, ScanGmrConfig, ScanGmrNet, best_of_sets, closed_form
+from tests.methods.clouds import moved, pose
+
+CONFIG = ScanGmrConfig(inputs=8, width=16, points=40, components=20)
+
+
+@pytest.fixture
+def net() -> ScanGmrNet:
+    torch.manual_seed(0)
+    return ScanGmrNet(CONFIG).eval()
+
+
+def surface(seed: int, n: int = 900) -> np.ndarray:
+    """Points (n, 3) of a bumpy surface of about two by three metres."""
+    xy = np.random.default_rng(seed).uniform(-1, 1, (n, 2)) * [1.5, 1.0]
+    z = 0.3 * np.sin(3 * xy[:, 0]) * np.cos(2 * xy[:, 1] + 1) + 0.1 * xy[:, 0] ** 2
+    return np.column_stack([xy, z])
+
+
+def inputs(seed: int = 0, n: int = 40) -> tuple[tuple[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """Descriptors (2, n, 8) of two clouds and their points (2, n, 3)."""
+    draw = torch.Generator().manual_seed(seed)
+    x = torch.nn.functional.normalize(torch.randn(2, n, 8, generator=draw), dim=2)
+    return (x, x.roll(1, dims=1)), 2 * torch.rand(2, n, 3, generator=draw)
+
+
+def test_the_estimate_follows_the_motion_of_both_clouds(net: ScanGmrNet) -> None:
+    descriptors, cloud = inputs()
+    source, target = cloud, cloud.flip(0)
+    S, T = (torch.from_numpy(pose(seed)) for seed in (1, 2))
+    first = net.estimate(descriptors, source, target)
+    moves = [(c.double() @ M[:3, :3].T + M[:3, 3]).float() for c, M in ((source, S), (target, T))]
+    second = net.estimate(descriptors, *moves)
+    assert first.components.source.shape == (2, 40, 3)
+
+    torch.testing.assert_close(second.T, T @ first.T @ torch.linalg.inv(S), atol=2e-3, rtol=0)
+
+
+def test_distinct_points_in_a_partial_overlap_give_the_true_pose(net: ScanGmrNet) -> None:
+    """Descriptors that identify the points, and the weights of the true overlap: exact but for spread of the components."""
+    net = ScanGmrNet(ScanGmrConfig(inputs=80, width=16, points=60, components=60, spread=0.01)).eval()
+    draw = torch.Generator().manual_seed(0)
+    world = 3 * torch.rand(80, 3, generator=draw)
+    T = torch.from_numpy(pose(3, 2.0))
+    rows = torch.arange(60), torch.arange(20, 80)
+    source, target = world[rows[0]][None], (world[rows[1]].double() @ T[:3, :3].T + T[:3, 3]).float()[None]
+    seen = [(r >= 20) & (r < 60) for r in rows]
+    features = [
+        Features(20 * torch.eye(80)[r][None], torch.where(s, 20.0, -20.0)[None], torch.zeros(1, 60))
+        for r, s in zip(rows, seen, strict=True)
+    ]
+    seeds = tuple(s.nonzero()[:, 0][None] for s in seen)
+    components = net.components((features[0], features[1]), (source, target), (seeds[0], seeds[1]))
+    assert float(point_loss(best_of_sets(components, 0.3)[None], T[None, None], source).detach()) < 1e-3
+
+
+def test_components_that_contradict_the_others_have_no_influence() -> None:
+    draw = torch.Generator().manual_seed(0)
+    source, T = 3 * torch.rand(1, 30, 3, generator=draw, dtype=torch.float64), torch.from_numpy(pose(5))
+    target = source @ T[:3, :3].T + T[:3, 3]
+    target[:, :10] = target[:, :10].roll(1, dims=1)
+    components = Components(torch.ones(1, 30), source, target)
+    assert float((closed_form(components, 0.1) - T).abs().max()) < 0.03
+    assert float((best_of_sets(components, 0.1) - T).abs().max()) < 1e-6
+
+
+def test_training_lowers_the_loss(net: ScanGmrNet) -> None:
+    descriptors, cloud = inputs()
+    net.train()
+    T = torch.eye(4, dtype=torch.float64).repeat(2, 1, 1)
+    optimiser = torch.optim.Adam(net.parameters(), 0.01)
+    losses = []
+    for _ in range(12):
+        loss = net.loss(net.estimate(descriptors, cloud, cloud.roll(1, dims=1)), T)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.95 * losses[0]
+
+
+def test_a_training_batch_is_read_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Points at the true pose meet, in nominal metres; descriptors are not computed twice."""
+    monkeypatch.setenv("BENCH_CACHE", str(tmp_path))
+    T, cloud = pose(1), surface(0)
+    problem = SimpleNamespace(
+        source=cloud.astype(np.float32),
+        target=moved(T, cloud),
+        T_target_source=T,
+        key=ProblemKey("rooms", "real", 9999, 0),
+        sha256=lambda: b"one",
+    )
+    (x, y), source, target, T_true = described_scans.training_batch([problem], 50, "cpu")
+    assert x.shape == y.shape == (1, 50, 32)
+    assert source.shape == target.shape == (1, 50, 3)
+    near = torch.cdist(source.double() @ T_true[:, :3, :3].transpose(1, 2) + T_true[:, None, :3, 3], target.double())
+    assert float(near.amin(dim=2).median()) < 0.2
+    monkeypatch.setattr(described_scans, "described_pair", None)
+    again = described_scans.training_batch([problem], 50, "cpu")
+    assert torch.equal(again[0][0], x)
+
+
+def test_the_trained_method_follows_the_motion_of_both_clouds() -> None:
+    method = DeepGMRScans(components=64)
+    method.setup("cpu", 0, "rooms")
+    assert method.scratch.notes["weights"] == WEIGHTS.name
+    source, target, S, T = surface(0), surface(1), pose(1), pose(2)
+    answers = []
+    for a, b in ((np.eye(4), np.eye(4)), (S, T)):
+        method.begin(0)
+        answers.append(np.linalg.inv(b) @ method.register(moved(a, source), moved(b, target)) @ a)
+    assert np.abs(answers[0] - answers[1]).max() < 0.05
+    with pytest.raises(NoSolution):
+        method.register(source[:2].astype(np.float32), target.astype(np.float32))
+
+
+def test_weights_of_another_method_are_refused() -> None:
+    file = next(WEIGHTS_FOLDER.glob("deepgmr_shapes40*"))
+    with pytest.raises(InputError, match="'deepgmr', not 'deepgmr_scans'"):
+        DeepGMRScans(weights=str(file)).setup("cpu", 0, "rooms")
