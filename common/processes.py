@@ -10,13 +10,18 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import psutil
 
 WATCH_INTERVAL_S = 0.5
 """Interval at which a process looks whether its parent lives."""
 FORCED_S = 1.8
 """Seconds after SIGTERM or SIGHUP until a command ends in whatever state it is; what it stored is complete."""
+_HAS_CHILDREN = Path("/proc/thread-self/children").exists()
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -51,11 +56,41 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
+def descendants(pid: int) -> list[psutil.Process]:
+    """Return all descendants of a process, none if it ended; on Linux without reading the other processes of the machine."""
+    import psutil
+
+    if not _HAS_CHILDREN:
+        try:
+            return psutil.Process(pid).children(recursive=True)
+        except psutil.Error:
+            return []
+    below: list[psutil.Process] = []
+    waiting = [pid]
+    while waiting:
+        children = _children(waiting.pop())
+        waiting += children
+        for child in children:
+            with contextlib.suppress(psutil.Error):
+                below.append(psutil.Process(child))
+    return below
+
+
+def _children(pid: int) -> list[int]:
+    """Return the ids of the processes that a process and its threads started (Linux)."""
+    ids: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                ids += map(int, (thread / "children").read_text().split())
+    return ids
+
+
 def end_descendants() -> None:
     """Kill all descendants of this process."""
     import psutil
 
-    for process in psutil.Process().children(recursive=True):
+    for process in descendants(os.getpid()):
         with contextlib.suppress(psutil.Error):
             process.kill()
 

@@ -23,6 +23,7 @@ from bench.isolation.protocol import GaussiansRequest, Limits, MethodSetup, Poin
 from bench.storage.outcome import Status
 from common.devices import CPU
 from common.errors import InputError
+from common.processes import descendants
 
 SETUP_TIMEOUT_S = 600.0
 """Minimum timeout of a setup, which may load weights or run a compiler."""
@@ -259,8 +260,7 @@ class MethodProcess:
         assert self.process is not None
         total = 0
         with contextlib.suppress(psutil.Error):
-            parent = psutil.Process(self.process.pid)
-            for process in (parent, *parent.children(recursive=True)):
+            for process in (psutil.Process(self.process.pid), *descendants(self.process.pid)):
                 with contextlib.suppress(psutil.Error):
                     total += process.memory_info().rss
         return total / 1e9

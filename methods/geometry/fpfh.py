@@ -1,4 +1,4 @@
-"""Fast Point Feature Histograms (Rusu et al. 2009) and their nearest neighbours.
+"""Fast Point Feature Histograms (Rusu et al. 2009), and matches of these and other features.
 
 A compiled kernel computes the features, and Open3D where the kernel is unavailable: to rounding, both return the same numbers.
 """
@@ -14,7 +14,7 @@ from methods.geometry.open3d_bridge import open3d, point_cloud
 from methods.native import fpfh as native
 
 Points = NDArray[np.float64]
-Features = NDArray[np.float64]
+Features = NDArray[np.floating]
 ROWS = 128
 """Features whose distances to all others are computed at once, so that they stay in the cache."""
 
@@ -45,7 +45,7 @@ def describe(points: Points, normals: Points, radius: float, neighbours: int) ->
 def nearest_features(queries: Features, features: Features) -> NDArray[np.intp]:
     """Return the rows (Q,) of the features (N, D) nearest to queries (Q, D), by a product of matrices in float32.
 
-    In 33 dimensions a tree visits most of its leaves, and the product is faster.
+    In 32 dimensions and more a tree visits most of its leaves, and the product is faster.
     """
     centre = features.mean(axis=0)
     columns = (features - centre).astype(np.float32)

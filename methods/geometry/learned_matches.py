@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from methods.geometry import fpfh
 from methods.learned.descriptor import WEIGHTS, describe, load
 
 if TYPE_CHECKING:
@@ -21,11 +21,6 @@ KEYS = 4096
 """Maximum number of points of a cloud that are described."""
 METRE = 1 / 1.7
 """Length, in a pair's scale, of a metre of the scans that the descriptor was trained on."""
-
-
-ROWS = 128
-"""Descriptors that are compared with all others at once, a choice: the scores of more leave the processor's cache."""
-Result = TypeVar("Result")
 
 
 class Described(NamedTuple):
@@ -72,37 +67,16 @@ class LearnedMatcher:
 
     def describe_both(self, source: Points, target: Points) -> tuple[Described, Described]:
         """Describe two clouds (N, 3) and (M, 3) at unit scale, on two threads if BENCH_THREADS permits."""
-        return _both(self.describe, (source,), (target,))
+        from methods.nn.threads import single_threaded
+
+        with single_threaded(1):  # threads of operations inside would wait for each other after every one
+            if int(os.environ.get("BENCH_THREADS", "1")) < 2:
+                return self.describe(source), self.describe(target)
+            with ThreadPoolExecutor(1) as pool:
+                other = pool.submit(self.describe, target)
+                return self.describe(source), other.result()
 
     def mutual(self, source: Described, target: Described) -> NDArray[np.intp]:
         """Return index pairs (K, 2) of points whose descriptors are each other's nearest."""
-        x, y = source.descriptors, target.descriptors
-        forward, back = _both(nearest_descriptors, (x, y), (y, x))
-        kept = np.flatnonzero(back[forward] == np.arange(len(forward)))
-        return np.stack([source.rows[kept], target.rows[forward[kept]]], axis=1)
-
-
-def nearest_descriptors(queries: NDArray[np.float32], descriptors: NDArray[np.float32]) -> NDArray[np.intp]:
-    """Return the rows (Q,) of the unit descriptors (K, D) nearest to queries (Q, D)."""
-    import torch
-
-    columns = torch.from_numpy(descriptors).T.contiguous()
-    rows = torch.from_numpy(queries)
-    with torch.inference_mode():
-        best = [(rows[i : i + ROWS] @ columns).max(dim=1).indices for i in range(0, len(rows), ROWS)]
-        return np.asarray(torch.cat(best).numpy())
-
-
-def _both(function: Callable[..., Result], first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[Result, Result]:
-    """Apply a function to two tuples of arguments, on two threads if BENCH_THREADS permits; results do not depend on it.
-
-    Threads of operations inside would cost more: they wait for each other after every one.
-    """
-    from methods.nn.threads import single_threaded
-
-    with single_threaded(1):
-        if int(os.environ.get("BENCH_THREADS", "1")) < 2:
-            return function(*first), function(*second)
-        with ThreadPoolExecutor(1) as pool:
-            other = pool.submit(function, *second)
-            return function(*first), other.result()
+        rows = fpfh.matches(source.descriptors, target.descriptors, mutual=True)
+        return np.stack([source.rows[rows[:, 0]], target.rows[rows[:, 1]]], axis=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +14,6 @@ LEAF = 32
 """Points of a leaf of the tree: with as many neighbours, larger leaves than SciPy's 10 take a sixth less time."""
 
 
-class Patch(NamedTuple):
-    """Points (K, P, 3) around K keys, and of how many different ones each consists (K,): the first, which the others repeat."""
-
-    points: NDArray[np.float32]
-    sizes: NDArray[np.intp]
-
-
 def thinned(points: Points, edge: float) -> Points:
     """Return the first point of every cell of a grid with cells of `edge`, in the order of the points (N, 3)."""
     cell = np.floor((points - points.min(axis=0)) / edge).astype(np.int64)
@@ -29,7 +22,7 @@ def thinned(points: Points, edge: float) -> Points:
     return np.asarray(points[np.sort(first)])
 
 
-def neighbours(cloud: Points, keys: Points, radius: float, count: int) -> Patch:
+def neighbours(cloud: Points, keys: Points, radius: float, count: int) -> NDArray[np.float32]:
     """Return the offsets (K, count, 3) from keys (K, 3) to their nearest points of a thinned cloud, in radii.
 
     Points beyond the radius are left out, and the others repeated in their place; a key without any has one point, itself.
@@ -47,7 +40,7 @@ def neighbours(cloud: Points, keys: Points, radius: float, count: int) -> Patch:
     offsets = (support / radius).astype(np.float32)[rows]
     offsets -= (keys / radius).astype(np.float32)[:, None]
     offsets[within == 0] = 0
-    return Patch(offsets, np.maximum(within, 1))
+    return offsets
 
 
 def frames(inner: NDArray[Any], outer: NDArray[Any]) -> NDArray[np.float32]:
@@ -73,7 +66,7 @@ def frames(inner: NDArray[Any], outer: NDArray[Any]) -> NDArray[np.float32]:
     return np.stack([x, np.cross(z, x), z], axis=2).astype(np.float32)
 
 
-def patches(cloud: Points, keys: Points, radii: tuple[float, ...], count: int) -> list[Patch]:
+def patches(cloud: Points, keys: Points, radii: tuple[float, ...], count: int) -> list[NDArray[np.float32]]:
     """Return a patch (K, count, 3) of every key (K, 3) at each radius, in the key's local frame and in radii.
 
     Args:
@@ -83,5 +76,5 @@ def patches(cloud: Points, keys: Points, radii: tuple[float, ...], count: int) -
         count: points of a patch.
     """
     offsets = [neighbours(cloud, keys, radius, count) for radius in radii]
-    axes = frames(offsets[0].points, offsets[-1].points)
-    return [offset._replace(points=np.matmul(offset.points, axes)) for offset in offsets]
+    axes = frames(offsets[0], offsets[-1])
+    return [np.matmul(offset, axes) for offset in offsets]

@@ -8,13 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from methods.core.base import Unavailable
-from methods.geometry.patches import Patch, patches
+from methods.geometry.patches import CELLS, patches, thinned
 from methods.learned.trained import Trained
 from methods.learned.weights import WEIGHTS_FOLDER, sha256
+from methods.native import descriptor as native
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from methods.nn.descriptor import DescriptorNet
 
 Points = NDArray[np.float64]
@@ -71,21 +70,14 @@ def describe(network: DescriptorNet, cloud: Points, keys: Points, metre: float) 
     """
     import torch
 
-    radii = tuple(metre * radius for radius in network.config.radii)
-    scales = patches(cloud, keys, radii, network.config.points)
+    config = network.config
+    radii = tuple(metre * radius for radius in config.radii)
+    kernel = native.KERNEL.load()
     with torch.inference_mode():
-        return np.asarray(
-            network.joined([_pooled(network, scale, patch) for scale, patch in enumerate(scales)]).numpy()
-        )
-
-
-def _pooled(network: DescriptorNet, scale: int, patch: Patch) -> Tensor:
-    """Compute the pooled numbers (K, C) of a scale's patches, those of about equal size together, without repeated points."""
-    import torch
-
-    order = np.argsort(patch.sizes, kind="stable")
-    parts = []
-    for rows in np.split(order, range(CHUNK, len(order), CHUNK)):
-        different = np.ascontiguousarray(patch.points[rows, : patch.sizes[rows[-1]]])
-        parts.append(network.pooled(scale, torch.from_numpy(different)))
-    return torch.cat(parts)[torch.from_numpy(np.argsort(order))]
+        if kernel is not None and native.supports(config.widths):
+            clouds = [thinned(cloud, radius / CELLS) for radius in radii]
+            pooled = native.pooled(kernel, keys, clouds, radii, config.points, network.layers())
+            return np.asarray(network.joined([torch.from_numpy(pooled)]).numpy())
+        scales = [torch.from_numpy(patch) for patch in patches(cloud, keys, radii, config.points)]
+        parts = [slice(start, start + CHUNK) for start in range(0, len(keys), CHUNK)]
+        return np.asarray(torch.cat([network([patch[part] for patch in scales]) for part in parts]).numpy())

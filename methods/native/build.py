@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 import os
 import platform
 import shutil
 import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from methods.core.base import Unavailable
 
@@ -84,25 +88,82 @@ def _locked(file: Path) -> Iterator[None]:
         yield
 
 
-def kernel(name: str, options: tuple[str, ...], remedy: str) -> Path:
+def kernel(name: str, options: tuple[str, ...], remedy: str, headers: tuple[str, ...] = ()) -> Path:
     """Build the shared library of a source `NAME.cc` if necessary, and return its file.
 
     Args:
         name: of the source, without ending.
         options: of the compiler. Those for this processor are a part of the folder's name, since caches may be shared.
         remedy: what the library is for, for messages: "for faster features".
+        headers: names of the headers that the source includes; they lie beside it.
 
     Raises:
         Unavailable: there is no compiler, it fails, or the cache cannot be written.
     """
     source, file = SOURCES / f"{name}.cc", f"lib{name}.so"
-    contents = source.read_bytes(), repr(options).encode(), platform.machine().encode()
+    sources = [path.read_bytes() for path in (source, *(SOURCES / header for header in headers))]
+    contents = *sources, repr(options).encode(), platform.machine().encode()
 
     def compile_kernel(_: Path, into: Path) -> None:
         into.mkdir()
         compile_shared(source, into / file, options, remedy)
 
     return build(build_folder(name, *contents), file, compile_kernel)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Compiled kernel that is built on first use.
+
+    Attributes:
+        name: of the source `NAME.cc`, see `kernel`.
+        options: of the compiler.
+        instructions: see `processor_options`.
+        headers: that the source includes.
+        functions: names of the kernel's functions, each with the types of its arguments; they return nothing.
+        purpose: what it computes, for messages.
+    """
+
+    name: str
+    options: tuple[str, ...]
+    instructions: tuple[tuple[str, str], ...]
+    headers: tuple[str, ...]
+    functions: tuple[tuple[str, tuple[Any, ...]], ...]
+    purpose: str
+
+    def build(self) -> Path:
+        """Build the library if necessary, and return its file, see `kernel`."""
+        options = (*self.options, *processor_options(dict(self.instructions)))
+        return kernel(self.name, options, f"for a faster {self.purpose}", self.headers)
+
+    @functools.cache  # noqa: B019  a kernel lives as long as its module
+    def load(self) -> ctypes.CDLL | None:
+        """Load the library, after building it if necessary; None if it cannot be built or loaded."""
+        loaded = load_library(self.build)
+        for function, types in self.functions if loaded is not None else ():
+            getattr(loaded, function).argtypes, getattr(loaded, function).restype = types, None
+        return loaded
+
+    def report(self) -> None:
+        """Build the library and print where it is; exit with the reason if that fails."""
+        try:
+            print(f"{self.purpose}:", self.build().parent)
+        except Unavailable as reason:
+            sys.exit(f"the kernel of the {self.purpose} is unavailable, Python computes it: {reason}")
+
+
+def processor_options(instructions: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the compiler's options for the instruction sets that this processor has, none where the system lists none.
+
+    Args:
+        instructions: names of instruction sets in /proc/cpuinfo, to the compiler's option.
+    """
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ()
+    flags: set[str] = next((set(line.split()) for line in lines if line.startswith("flags")), set())
+    return tuple(option for name, option in instructions.items() if name in flags)
 
 
 def load_library(build_kernel: Callable[[], Path]) -> ctypes.CDLL | None:

@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from methods.core.base import Unavailable
 from methods.native import build
 
-OPTIONS = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-pthread")
+OPTIONS = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-Wno-psabi", "-pthread")
+INSTRUCTIONS = {"avx2": "-mavx2"}
+"""Names of instruction sets in /proc/cpuinfo, to the compiler's option, used if the processor has it."""
 SIZE = 33
 """Numbers of a feature; the kernel's constant `SIZE`."""
 
@@ -48,7 +50,9 @@ def library() -> ctypes.CDLL | None:
 
 def build_kernel() -> Path:
     """Build the library if necessary, and return its file, see `methods.native.build.kernel`."""
-    return build.kernel("fpfh", OPTIONS, "for faster features")
+    return build.kernel(
+        "fpfh", (*OPTIONS, *build.processor_options(INSTRUCTIONS)), "for faster features", ("neighbours.h",)
+    )
 
 
 if __name__ == "__main__":

@@ -175,18 +175,7 @@ def build_kernel() -> Path:
     Raises:
         Unavailable: there is no compiler, it fails, or the cache cannot be written.
     """
-    flags = _processor_flags()
-    options = (*OPTIONS, *(option for name, option in INSTRUCTIONS.items() if name in flags))
-    return build.kernel("search", options, "for a faster search")
-
-
-def _processor_flags() -> set[str]:
-    """Return the names of the processor's instruction sets; empty where the system does not list them."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return set()
-    return next((set(line.split()) for line in lines if line.startswith("flags")), set())
+    return build.kernel("search", (*OPTIONS, *build.processor_options(INSTRUCTIONS)), "for a faster search")
 
 
 if __name__ == "__main__":

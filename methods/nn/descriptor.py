@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from methods.nn.descriptor_batch import matched, stacked
@@ -85,6 +86,11 @@ class DescriptorNet(nn.Module):
         ReLU commutes with the maximum and has fewer numbers after it.
         """
         return F.normalize(self.head(torch.cat(pooled, dim=1).relu_()), dim=1)
+
+    def layers(self) -> list[list[tuple[NDArray[np.float32], NDArray[np.float32]]]]:
+        """Return the weights (outputs, inputs) and biases (outputs,) of the point-wise layers of each scale."""
+        linear = [[layer for layer in scale.children() if isinstance(layer, nn.Linear)] for scale in self.scales]
+        return [[(x.weight.detach().numpy(), x.bias.detach().numpy()) for x in layers] for layers in linear]
 
     def collate(self, problems: Sequence[Any], device: str) -> tuple[list[Tensor], Tensor, Tensor, Tensor]:
         """Return patches (2, B, K, P, 3) of each scale, matched points (B, K, 3) twice, and true poses (B, 4, 4)."""

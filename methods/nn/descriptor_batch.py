@@ -55,9 +55,7 @@ def matched(problem: Any, radii: tuple[float, ...], points: int, keys: int) -> M
     p, q = source[chosen], target[nearest[chosen]]
     factor = _STRETCH ** draw.uniform(-1.0, 1.0)
     scaled = tuple(factor * radius for radius in radii)
-    of_source, of_target = (
-        [patch.points for patch in patches(cloud, keys, scaled, points)] for cloud, keys in ((source, p), (target, q))
-    )
+    of_source, of_target = (patches(cloud, keys, scaled, points) for cloud, keys in ((source, p), (target, q)))
     return Matched(of_source, of_target, p.astype(np.float32), q.astype(np.float32))
 
 

@@ -4,8 +4,10 @@ import subprocess
 import sys
 
 import psutil
+import pytest
 
 from bench.isolation.guard import ROOT
+from common import processes
 from tests.bench.waiting import FAULT_S, wait_until
 
 PARENT = """
@@ -52,3 +54,28 @@ print(len(found), len(psutil.wait_procs(found, timeout=60)[1]))
 """
     done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, timeout=FAULT_S)
     assert done.stdout.split() == (["1", "0"] if sys.platform == "linux" else done.stdout.split()), done.stderr
+
+
+NESTED = """
+import subprocess, sys, threading, time
+inner = "import subprocess, time; subprocess.Popen(['sleep', '3600']); print(flush=True); time.sleep(3600)"
+child = subprocess.Popen([sys.executable, "-c", inner], stdout=subprocess.PIPE)
+thread = threading.Thread(target=lambda: [subprocess.Popen(["sleep", "3600"]), time.sleep(3600)])
+thread.start()
+child.stdout.readline()
+print(flush=True)
+"""
+
+
+@pytest.mark.parametrize("has_children", [True, False])
+def test_descendants_are_those_that_psutil_finds(monkeypatch, has_children):
+    """They are a process started by a thread, a child, and the child's child."""
+    monkeypatch.setattr(processes, "_HAS_CHILDREN", has_children and processes._HAS_CHILDREN)
+    with subprocess.Popen([sys.executable, "-c", NESTED], stdout=subprocess.PIPE) as parent:
+        parent.stdout.readline()
+        wait_until(lambda: len(processes.descendants(parent.pid)) == 3)
+        below = processes.descendants(parent.pid)
+        assert {p.pid for p in below} == {p.pid for p in psutil.Process(parent.pid).children(recursive=True)}
+        for process in (parent, *below):
+            process.kill()
+    assert processes.descendants(parent.pid) == []

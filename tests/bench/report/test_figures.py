@@ -42,7 +42,7 @@ def test_no_label_is_clipped(frames, tmp_path, width):
 
 def _assert_inside(figure, kind):
     renderer = FigureCanvasAgg(figure).get_renderer()
-    figure.draw(renderer)
+    figure.draw_without_rendering()
     for axes in figure.axes:
         shown = [axes._left_title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
         for text in shown if axes.get_visible() else []:
@@ -56,7 +56,7 @@ def test_labels_at_line_ends_do_not_overlap(frames, tmp_path):
     with matplotlib.rc_context(style.RC):
         figure = next(job.make(*job.arguments) for job in _jobs(frames, tmp_path) if job.kind == "cdf")
         renderer = FigureCanvasAgg(figure).get_renderer()
-        figure.draw(renderer)
+        figure.draw_without_rendering()
     for axes in figure.axes:
         boxes = [text.get_window_extent(renderer) for text in axes.texts if text.get_transform() == axes.transAxes]
         heights = sorted((box.y0 + box.y1) / 2 for box in boxes)

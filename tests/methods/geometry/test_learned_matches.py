@@ -9,7 +9,6 @@ from common.errors import InputError
 from common.kinds import DataKind
 from methods.base import Unavailable
 from methods.geometry import learned_matches
-from methods.geometry.patches import patches
 from methods.learned import descriptor
 from methods.nn.descriptor import DescriptorConfig, DescriptorNet
 from tests.catalog import build
@@ -48,7 +47,7 @@ def test_methods_register_by_learned_features(weights, pair, name):
 def test_at_most_so_many_points_are_described(weights, monkeypatch):
     monkeypatch.setattr(learned_matches, "KEYS", 50)
     matcher = learned_matches.LearnedMatcher.load()
-    cloud = np.random.default_rng(0).normal(size=(300, 3))
+    cloud = 0.1 * np.random.default_rng(0).normal(size=(300, 3))
     described = matcher.describe(cloud)
     assert described.descriptors.shape == (50, 32) and len(np.unique(described.rows)) == 50
     rows = matcher.mutual(described, described)
@@ -83,16 +82,30 @@ def test_matches_do_not_depend_on_threads_and_are_each_others_nearest(weights, p
     np.testing.assert_allclose(scores[x, y], scores.max(axis=0)[y], atol=1e-6)
 
 
-def test_repeated_points_are_left_out_without_effect(weights):
-    """Descriptors are those of the network on whole patches, at the border of a cloud, too, where patches have fewer points."""
+def described_by(kernel, matcher, cloud, monkeypatch):
+    with monkeypatch.context() as patch:
+        if not kernel:
+            patch.setattr(descriptor.native, "supports", lambda widths: False)
+        return matcher.describe(cloud).descriptors
+
+
+@pytest.mark.parametrize("points", [200, 1500])
+def test_the_kernel_computes_the_descriptors_of_the_network(weights, monkeypatch, points):
+    """Also at the border of a cloud, where patches have fewer points."""
+    if descriptor.native.KERNEL.load() is None:
+        pytest.skip("the kernel cannot be had here")
     matcher = learned_matches.LearnedMatcher.load()
-    cloud = np.random.default_rng(0).uniform(-1, 1, (300, 3)) * [1, 1, 0.1]
-    radii = tuple(learned_matches.METRE * radius for radius in matcher.network.config.radii)
-    found = patches(cloud, cloud, radii, matcher.network.config.points)
-    assert len(np.unique(found[0].sizes)) > 5
-    with torch.inference_mode():
-        whole = matcher.network([torch.from_numpy(patch.points) for patch in found]).numpy()
-    np.testing.assert_allclose(matcher.describe(cloud).descriptors, whole, atol=1e-5)
+    cloud = np.random.default_rng(0).uniform(-0.5, 0.5, (points, 3)) * [1, 1, 0.1]
+    ours, networks = (described_by(kernel, matcher, cloud, monkeypatch) for kernel in (True, False))
+    assert np.einsum("ij,ij->i", ours, networks).min() > 1 - 1e-5
+
+
+def test_a_key_far_from_all_points_has_the_descriptor_of_an_empty_patch(weights, monkeypatch):
+    network, cloud = descriptor.load()[0], np.random.default_rng(0).normal(size=(200, 3))
+    keys = np.array([[1e9, 0, 0], [0, -1e9, 5]])
+    ours = descriptor.describe(network, cloud, keys, 0.5)
+    monkeypatch.setattr(descriptor.native, "supports", lambda widths: False)
+    np.testing.assert_allclose(ours, descriptor.describe(network, cloud, keys, 0.5), atol=1e-4)
 
 
 def test_both_features_add_the_matches_of_fpfh(weights, pair, monkeypatch):
