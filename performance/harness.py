@@ -1,8 +1,9 @@
 """Measure the overhead of the harness; each part has a limit.
 
-    python -m performance.harness [start] [call] [recording] [dummy] [quick]
+    python -m performance.harness [start] [methods] [call] [recording] [dummy] [quick]
 
-Without a name, all parts run. `start`: time of `--help` and `list`. `call`: time of a call of a null method from two
+Without a name, all parts run. `start`: time of `--help` and `list`. `methods`: processor time to start a method's process
+and to make its first call, for several methods one after the other. `call`: time of a call of a null method from two
 clouds to a reply, beyond the method's time. `recording`: time to store each of a million outcomes, time until a resumed
 run knows what is done, and memory of that process. `dummy`, `quick`: share of a run's wall time on two processes that
 is work of its methods, for a method that sleeps 20 ms and for the quick preset (minutes), and where the rest goes.
@@ -35,6 +36,18 @@ ROOT = Path(__file__).resolve().parent.parent
 PLUGINS = ROOT / "tests" / "bench" / "plugins"
 JOBS = 2
 METHODS, PIECE = 10, 20
+STARTED = (
+    "deepgmr",
+    "dcp_small",
+    "pointnetlk_small",
+    "prnet_small",
+    "icp",
+    "fgr",
+    "sc2_pcr",
+    "teaser",
+    "hgmr",
+    "identity",
+)
 DUMMY = (
     f"--methods slow[seconds=0.02] --datasets blobs --conditions clean noisy resampled --points 100 --problems 4000 \
 --timing-rounds 0 --plugins {PLUGINS}"
@@ -53,6 +66,24 @@ def start(times: int = 7) -> None:
         print(
             f"start: {arguments} takes {np.median(wall):.2f} s, {min(busy):.2f} s of processor time (limit {bar:g} s)"
         )
+
+
+def start_methods() -> None:
+    """Print the processor time of starts and first calls; the first methods import what the others share with them."""
+    cloud = np.random.default_rng(0).normal(size=(500, 3)).astype(np.float32)
+    own = psutil.Process()
+
+    def processor() -> float:
+        return sum(sum(process.cpu_times()[:4]) for process in (own, *own.children(recursive=True)))
+
+    spent = {}
+    for name in STARTED:
+        child, before = MethodProcess(MethodSetup(MethodRegistry().spec(name), "shapes40"), Limits(60, 8)), processor()
+        assert child.register(cloud, cloud, 0).status == "ok"
+        spent[name] = processor() - before
+        child.close()
+    listed = ", ".join(f"{name} {seconds:.2f}" for name, seconds in spent.items())
+    print(f"methods: seconds of processor time to start and to make the first call, in this order: {listed}")
 
 
 def call_overhead(points: int = 1024, calls: int = 500) -> None:
@@ -152,6 +183,7 @@ def efficiency(name: str, arguments: str) -> None:
 
 PARTS: dict[str, Callable[[], None]] = {
     "start": start,
+    "methods": start_methods,
     "call": call_overhead,
     "recording": recording,
     "dummy": lambda: efficiency("a method of 20 ms", DUMMY),

@@ -7,6 +7,7 @@ It ends when the process that started it ends, and its copies end with it.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import gc
@@ -33,6 +34,8 @@ from common.processes import die_with_parent
 
 POLL_INTERVAL_S = 0.05
 """Interval at which a process that waits for its copy looks whether Ctrl-C was pressed."""
+CLOSE_TIMEOUT_S = 1.0
+"""Maximum time to wait for the end of a server, which may be importing."""
 _SHARED = {
     "torch": ("torch", "scipy.spatial"),
     "open3d": ("methods.geometry.open3d_bridge:open3d", "scipy.spatial"),
@@ -116,7 +119,7 @@ def _server(own_variables: Mapping[str, str]) -> tuple[Key, socket.socket | None
     if key not in _servers:
         _servers[key], control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with control:
-            subprocess.Popen(
+            process = subprocess.Popen(
                 [sys.executable, "-m", "bench.isolation.fork_server", str(control.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -126,7 +129,16 @@ def _server(own_variables: Mapping[str, str]) -> tuple[Key, socket.socket | None
                 pass_fds=[control.fileno()],
                 start_new_session=True,  # as its copies: Ctrl-C is handled by the process that started it
             )
+        atexit.register(_close, _servers[key], process)
     return key, _servers[key]
+
+
+def _close(control: socket.socket | None, process: subprocess.Popen[bytes]) -> None:
+    """End a server with this process, and wait for it, so that its time counts as that of this process's children."""
+    if control is not None:
+        control.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(CLOSE_TIMEOUT_S)
 
 
 def _receive(connection: socket.socket) -> bytes:

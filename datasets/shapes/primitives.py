@@ -150,9 +150,15 @@ def _circle(n: int) -> Array:
 
 def oval(x: float = 1.0, y: float = 1.0, power: float = 1.0, n: int = SIDES) -> Array:
     """Return an outline (n, 2) with half axes x and y: an ellipse, and the nearer `power` is to 0 the more a rectangle."""
+    return np.asarray(_outline(n, power) * np.array([x, y]))
+
+
+@lru_cache(maxsize=64)
+def _outline(n: int, power: float) -> Array:
     ring = _circle(n)
     shaped = ring if power == 1.0 else np.sign(ring) * portable.power(np.abs(ring), power)
-    return np.asarray(shaped * np.array([x, y]))
+    shaped.setflags(write=False)
+    return shaped
 
 
 def stack(outline: Array, profile: ArrayLike) -> Array:
@@ -209,9 +215,14 @@ def prism(outline: Array, low: float, high: float) -> Mesh:
 
 def ellipsoid(x: float, y: float, z: float, centre: ArrayLike = (0, 0, 0), n: int = 16) -> Mesh:
     """Build an ellipsoid with half axes x, y, z and n sides about z (n a multiple of 4)."""
-    angle = np.linspace(-np.pi / 2, np.pi / 2, n // 2 + 1)
-    ball = revolve(on_circle(angle), n)
-    return np.asarray(ball * np.array([x, y, z]) + np.asarray(centre, dtype=np.float64))
+    return np.asarray(_ball(n) * np.array([x, y, z]) + np.asarray(centre, dtype=np.float64))
+
+
+@lru_cache(maxsize=16)
+def _ball(n: int) -> Mesh:
+    ball = revolve(on_circle(np.linspace(-np.pi / 2, np.pi / 2, n // 2 + 1)), n)
+    ball.setflags(write=False)
+    return ball
 
 
 def rods(start: ArrayLike, end: ArrayLike, radius: ArrayLike, end_radius: ArrayLike | None = None, n: int = 8) -> Mesh:
@@ -225,8 +236,10 @@ def rods(start: ArrayLike, end: ArrayLike, radius: ArrayLike, end_radius: ArrayL
     first = np.broadcast_to(np.asarray(radius, dtype=np.float64), len(a))[:, None]
     last = first if end_radius is None else np.broadcast_to(np.asarray(end_radius, dtype=np.float64), len(a))[:, None]
     low, high = a + first * ring, b + last * ring
-    low_next, high_next = np.roll(low, -1, axis=0), np.roll(high, -1, axis=0)
-    return np.stack([low, low_next, high_next, low, high_next, high], axis=2).reshape(-1, 3, 3)
+    corners = np.empty((n, len(a), 6, 3))
+    for k, (points, shift) in enumerate(((low, 0), (low, 1), (high, 1), (low, 0), (high, 1), (high, 0))):
+        corners[: n - shift, :, k], corners[n - shift :, :, k] = points[shift:], points[:shift]
+    return corners.reshape(-1, 3, 3)
 
 
 def tube(path: ArrayLike, radius: ArrayLike, n: int = 8) -> Mesh:
