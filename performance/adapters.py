@@ -1,6 +1,6 @@
 """Measure the overhead of the adapters: each method beside a direct call of its library on the same clouds.
 
-    python -m performance.adapters [ROUNDS]
+    python -m performance.adapters [ROUNDS [METHOD …]]
 
 Both alternate in one process; printed are medians and their ratio. The direct call receives what the adapter passes on:
 clouds at unit scale, the same initial pose if the method takes one, and matches if it starts from matches. The solver of
@@ -179,7 +179,7 @@ def main() -> None:
     ):  # one processor, as in a run: some libraries start one thread per visible processor
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     print("| method | points | adapter ms | library ms | ratio |\n|---|---:|---:|---:|---:|")
-    for name in BARE:
+    for name in sys.argv[2:] or BARE:
         if reason := MethodRegistry().spec(name).unavailable():
             print(f"| {name} | {reason} |")
             continue

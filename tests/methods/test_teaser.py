@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from methods import teaser as teaser_module
 from methods.base import Unavailable
 from methods.teaser import Teaser
 from tests.methods.clouds import turned_pair
@@ -43,3 +44,15 @@ def test_the_cap_on_matches_is_obeyed(teaser: Teaser) -> None:
     assert np.abs(capped.register(source, target) - truth).max() < 1e-2
     assert capped.scratch.notes["clique"] <= 50 < capped.scratch.notes["matches"]
     assert capped.scratch.notes["confidence"] == capped.scratch.notes["clique"] / 50
+
+
+def test_without_the_kernel_the_library_finds_a_clique_of_the_same_size(
+    teaser: Teaser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target, _ = turned_pair(40, n=300)
+    results = []
+    for _ in range(2):
+        teaser.begin(0)
+        results.append((teaser.register(source, target), teaser.scratch.notes["clique"]))
+        monkeypatch.setattr(teaser_module, "largest_clique", lambda *_: None)
+    assert results[0][1] == results[1][1] and np.abs(results[0][0] - results[1][0]).max() < 1e-3

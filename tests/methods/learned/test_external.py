@@ -1,0 +1,190 @@
+"""Adapters of the authors' code, with stubs of its interface: neither the code nor its weights are here."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+
+import common
+from methods.base import Unavailable
+from methods.learned.external import ExternalMethod, importing_from, moved, rigid_from
+from tests.catalog import build, spec
+from tests.methods.clouds import solve, turned_pair
+
+MODEL = """
+import torch
+class Model(torch.nn.Module):
+    def __init__(self, *sizes, **options):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+    def load_state_dict(self, state, strict=True):
+        assert len(state) > 0
+"""
+DESCRIBED = """
+import numpy as np, torch
+def described(xyz):
+    draw, xyz = np.random.default_rng(0), np.asarray(xyz)
+    away = np.linalg.norm(xyz - xyz.mean(axis=0), axis=1)
+    features = np.cos(np.outer(away, draw.normal(scale=300, size=32)) + draw.uniform(0, 6, 32))
+    return torch.from_numpy(features.astype(np.float32))
+"""
+FITTED = """
+def fitted(p, q):
+    p, q = (c[(c - c.mean(0)).norm(dim=1).argsort()] for c in (p, q))
+    T = torch.eye(4)
+    U, _, V = torch.linalg.svd((q - q.mean(0)).T @ (p - p.mean(0)))
+    T[:3, :3] = U @ torch.diag(torch.tensor([1.0, 1.0, torch.linalg.det(U @ V)])) @ V
+    T[:3, 3] = q.mean(0) - T[:3, :3] @ p.mean(0)
+    return T
+"""
+FCGF = {
+    "model/resunet.py": MODEL + "ResUNetBN2C = Model",
+    "util/misc.py": DESCRIBED
+    + """
+def extract_features(model, xyz, voxel_size, device, skip_check):
+    return xyz, described(xyz)
+""",
+}
+PREDATOR = {
+    "models/architectures.py": MODEL
+    + DESCRIBED
+    + """
+class KPFCNN(Model):
+    def forward(self, batch):
+        (points,), scores = batch["points"], torch.ones(len(batch["points"][0]))
+        halves = torch.split(points, batch["stack_lengths"][0].tolist())
+        return torch.cat([described(half) for half in halves]), scores, scores
+""",
+    "datasets/dataloader.py": """
+import torch
+def calibrate_neighbors(dataset, config, collate_fn):
+    return [len(dataset)] * config["num_layers"]
+def collate_fn_descriptor(items, config, limits):
+    assert len(config["architecture"]) == 2 + 3 * 3 + 2 * 2 + 2 and limits == [1, 1, 1, 1]
+    source, target, *_ = items[0]
+    both = [torch.from_numpy(cloud) for cloud in (source, target)]
+    return {"points": [torch.cat(both)], "stack_lengths": [torch.tensor([len(cloud) for cloud in both])]}
+""",
+    "lib/utils.py": "def load_config(path):\n    return {'num_layers': 4}",
+    "configs/test/indoor.yaml": "",
+}
+EXPERIMENT = "experiments/geotransformer.3dmatch.stage4.gse.k3.max.oacl.stage2.sinkhorn"
+GEOTRANSFORMER = {
+    "geotransformer/utils/data.py": """
+import torch
+def registration_collate_fn_stack_mode(items, stages, voxel, radius, limits):
+    assert (stages, voxel, radius, len(limits)) == (4, 0.025, 0.0625, 4)
+    return {name: torch.from_numpy(part) for name, part in items[0].items()}
+""",
+    f"{EXPERIMENT}/config.py": """
+from types import SimpleNamespace
+def make_cfg():
+    return SimpleNamespace(backbone=SimpleNamespace(num_stages=4, init_voxel_size=0.025, init_radius=0.0625))
+""",
+    f"{EXPERIMENT}/model.py": MODEL
+    + FITTED
+    + """
+class Matched(Model):
+    def forward(self, batch):
+        return {"estimated_transform": fitted(batch["src_points"], batch["ref_points"])}
+create_model = Matched
+""",
+}
+BUFFER_X = {
+    "config.py": """
+from types import SimpleNamespace
+def make_cfg(dataset, root):
+    return SimpleNamespace(stage="train")
+""",
+    "models/BUFFERX.py": MODEL
+    + FITTED
+    + """
+class BufferX(Model):
+    def forward(self, batch):
+        assert batch["is_aligned_to_global_z"] is False
+        return fitted(batch["src_fds_pcd"], batch["tgt_fds_pcd"]).numpy(), [0.0]
+""",
+    "utils/tools.py": """
+def sphericity_based_voxel_analysis(source, target):
+    return 1e-4, 0.5, False
+""",
+}
+STUBS = {"fcgf": FCGF, "predator": PREDATOR, "geotransformer": GEOTRANSFORMER, "buffer_x": BUFFER_X}
+STATE = {"conv1.kernel": torch.zeros(343, 1, 32), "final.kernel": torch.zeros(64, 32)}
+
+
+@pytest.fixture
+def clone(request, tmp_path, monkeypatch):
+    """A stub of a method's clone and weights, and of the packages that it needs; the method's name."""
+    for file, text in STUBS[request.param].items():
+        path = tmp_path / "clone" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    weights = tmp_path / ("snapshot" if request.param == "buffer_x" else "weights.pth")
+    for file in (weights / "Desc" / "best.pth", weights / "Pose" / "best.pth") if weights.suffix == "" else (weights,):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        torch.save({"state_dict": STATE, "model": STATE, "Desc.weight": 1, "Pose.weight": 2}, file)
+    cls = spec(request.param).registry.entries[request.param].cls
+    monkeypatch.setenv(f"{cls.variable}_FOLDER", str(tmp_path / "clone"))
+    monkeypatch.setenv(f"{cls.variable}_WEIGHTS", str(weights))
+    for name in cls.packages:
+        package = ModuleType(name)
+        package.__spec__ = ModuleSpec(name, None)
+        package.EasyDict = type("EasyDict", (dict,), {"__getattr__": dict.__getitem__, "__setattr__": dict.__setitem__})
+        monkeypatch.setitem(sys.modules, name, package)
+    return request.param
+
+
+@pytest.mark.parametrize("clone", STUBS, indirect=True)
+def test_the_pose_comes_from_the_authors_code(clone):
+    source, target, truth = turned_pair(70, n=400)
+    method = build(clone)
+    assert spec(clone).unavailable() is None
+    ExternalMethod.setup(method, "cpu", 0, "rooms")
+    assert len(method.scratch.notes["sha256"]) >= 64
+    assert np.abs(solve(method, source, target) - truth).max() < 0.1
+    assert sys.modules["common"] is common
+
+
+@pytest.mark.parametrize("clone", ["fcgf"], indirect=True)
+def test_a_missing_part_is_named_with_the_command(clone, monkeypatch, tmp_path):
+    monkeypatch.delitem(sys.modules, "MinkowskiEngine")
+    assert "package MinkowskiEngine is missing: install it as https://github.com" in spec(clone).unavailable()
+    (tmp_path / "weights.pth").unlink()
+    assert "weights.pth does not exist; git clone https://github.com/chrischoy/FCGF" in spec(clone).unavailable()
+    monkeypatch.delenv("FCGF_FOLDER")
+    assert "set FCGF_FOLDER and FCGF_WEIGHTS" in spec(clone).unavailable()
+
+
+@pytest.mark.parametrize("clone", ["fcgf"], indirect=True)
+def test_code_that_cannot_be_imported_makes_the_method_unavailable(clone, tmp_path):
+    (tmp_path / "clone" / "util" / "misc.py").write_text("import no_such_module")
+    with pytest.raises(Unavailable, match="no_such_module"):
+        build(clone).setup("cpu", 0, "rooms")
+
+
+def test_buffer_x_refuses_the_cpu():
+    with pytest.raises(Unavailable, match="--device cuda"):
+        build("buffer_x").setup("cpu", 0, "rooms")
+
+
+def test_modules_of_a_clone_hide_ours_only_while_they_are_imported(tmp_path):
+    (tmp_path / "common").mkdir()
+    (tmp_path / "common" / "part.py").write_text("mine = 1")
+    before = list(sys.path)
+    with importing_from(tmp_path):
+        assert import_module("common.part").mine == 1
+    assert sys.modules["common"] is common and sys.path == before
+
+
+def test_a_models_transformation_becomes_rigid():
+    T = rigid_from(torch.eye(4) * 1.0001)
+    assert T[:3, :3] == pytest.approx(np.eye(3)) and T.dtype == np.float64
+    batch = moved({"a": [torch.ones(2)], "b": "text"}, "cpu")
+    assert batch["b"] == "text" and batch["a"][0].sum() == 2
