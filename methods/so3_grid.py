@@ -25,8 +25,8 @@ FIELD_POINTS, FIRST_POINTS = 128, 256
 KEEP = 0.9
 """Share of the matches that is kept for whole objects."""
 WHOLE, WHOLE_KEEP = 1.2, 0.97
-"""Two-way distance of a whole object's best pose, over that between two samples of its density, from which views are tried, and the
-share of the matches, the nearest, of which both distances are."""
+"""Two-way distance of a whole object's best pose, over that between two samples of its density, from which views are tried, and
+the share of the matches, the nearest, of which both distances are."""
 WHOLE_FIELD, SWEPT_FIELD, FINE_FIELD = (32, 1.1, 0.5), (48, 1.7, 0.1), (64, 1.7, 0.07)
 """Cells along each side of the fields, half the side of their cube, and the distance from which penalties are equal; lengths here
 and below are in radii of the larger cloud. Views need short distances: longer ones favour poses with too much overlap."""
@@ -35,7 +35,7 @@ SWEPT, SCORED, SCORED_POINTS, SPREAD = 20000, 10000, 256, (10.0, 0.1)
 and distance between those that are kept."""
 ALIKE = 4.0, 0.04
 """Angle and distance below which two refined poses are one."""
-HIDDEN, SEEN = 0.15, 10.0
+HIDDEN, SEEN = 0.4, 10.0
 """Cost of a point that is hidden from the other camera, and of one that it would have seen; a point without fit costs 1."""
 DEPTH_CELLS, DEPTH_HALF, COLUMN = 96, 1.6, 0.06
 """Cells along each side of depth maps, half their side, and the radius of the column whose least depth a cell holds."""
