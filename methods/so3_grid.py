@@ -27,6 +27,8 @@ KEEP = 0.9
 WHOLE, WHOLE_KEEP = 1.2, 0.97
 """Two-way distance of a whole object's best pose, over that between two samples of its density, from which views are tried, and
 the share of the matches, the nearest, of which both distances are."""
+LOCAL, LOCAL_POINTS, LOCAL_SHARE = 1.8, 24, 0.95
+"""The same for the distance of so many neighbouring points, at this quantile: missing parts are together, noise is not."""
 WHOLE_FIELD, SWEPT_FIELD, FINE_FIELD = (32, 1.1, 0.5), (48, 1.7, 0.1), (64, 1.7, 0.07)
 """Cells along each side of the fields, half the side of their cube, and the distance from which penalties are equal; lengths here
 and below are in radii of the larger cloud. Views need short distances: longer ones favour poses with too much overlap."""
@@ -129,6 +131,13 @@ class So3Grid(Method):
         self.note(runner_up=min(runner_up, 10.0), confidence=min(runner_up, 10.0), candidates=len(poses))
         return poses[best]
 
+    def _is_whole(self, pair: Pair, poses: Array) -> bool:
+        """Return whether the best of refined poses (n, 4, 4) of whole objects leaves no part without counterpart."""
+        spacing, means = _spacing(pair.source, pair.target), pair.fits(poses, WHOLE_KEEP)[:, :, 0].mean(axis=1)
+        spacings, local = np.sqrt(means.min()) / spacing, _local_distance(pair, poses[means.argmin()]) / spacing
+        self.note(spacings=float(spacings), local=float(local))
+        return bool(spacings <= WHOLE and local <= LOCAL)
+
     def _whole(self, pair: Pair) -> Array:
         """Return refined poses (n, 4, 4) of whole objects: rotations about the common centroid."""
         with self.stage("solve"):
@@ -206,6 +215,18 @@ def _spacing(source: Searched, target: Searched) -> float:
         halves = Pair(Searched(cloud.points[::2]), Searched(cloud.points[1::2]))
         squares.append(halves.fits(np.eye(4)[None], WHOLE_KEEP)[0, :, 0].mean() / 2)
     return float(np.sqrt(np.mean(squares))) + 1e-9
+
+
+def _local_distance(pair: Pair, T: Pose) -> float:
+    """Return the largest distance (RMS) that neighbouring points of one cloud have to the other, but for the highest few."""
+    from scipy.spatial import cKDTree
+
+    values = []
+    for cloud, other, pose in ((pair.source, pair.target, T), (pair.target, pair.source, inverse(T))):
+        neighbours = cKDTree(cloud.points).query(cloud.points, k=min(LOCAL_POINTS, len(cloud.points)))[1]
+        squares = other.distances(search.moved(cloud.points, pose))[neighbours] ** 2
+        values.append(np.quantile(squares.mean(axis=1), LOCAL_SHARE))
+    return float(np.sqrt(max(values)))
 
 
 def _rmse(points: Array, poses: Array, other: Pose) -> Array:
