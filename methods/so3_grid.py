@@ -24,18 +24,20 @@ FIELD_POINTS, FIRST_POINTS = 128, 256
 """Points by which fields score poses, and points of the first refinement of candidates."""
 KEEP = 0.9
 """Share of the matches that is kept for whole objects."""
-WHOLE = 1.5
-"""Two-way distance of a whole object's best pose, over that between two samples of its density, from which views are tried."""
-WHOLE_FIELD, PARTIAL_FIELD = (32, 1.1, 0.5), (32, 1.7, 0.25)
+WHOLE, WHOLE_KEEP = 1.2, 0.97
+"""Two-way distance of a whole object's best pose, over that between two samples of its density, from which views are tried, and
+the share of the matches, the nearest, of which both distances are."""
+LOCAL, LOCAL_POINTS, LOCAL_SHARE = 1.8, 24, 0.95
+"""The same for the distance of so many neighbouring points, at this quantile: missing parts are together, noise is not."""
+WHOLE_FIELD, SWEPT_FIELD, FINE_FIELD = (32, 1.1, 0.5), (48, 1.7, 0.1), (64, 1.7, 0.07)
 """Cells along each side of the fields, half the side of their cube, and the distance from which penalties are equal; lengths here
-and below are in radii of the larger cloud."""
-SCORED, SPREAD = 8000, (12.0, 0.12)
-"""Poses of a sweep that are scored in both directions, and the angle and distance between those that are kept."""
-LIMITS = (0.25, 0.15), (0.15, 0.06), (0.08, 0.05)
-"""Distances above which matches are left out in the rounds of the refinement of views: of the first step and the last."""
-COST_LIMITS = 0.12, 0.06, 0.05
-"""Distances from which a point has no counterpart, when views are compared after each of these rounds."""
-HIDDEN, SEEN = 0.15, 10.0
+and below are in radii of the larger cloud. Views need short distances: longer ones favour poses with too much overlap."""
+SWEPT, SCORED, SCORED_POINTS, SPREAD = 20000, 10000, 256, (10.0, 0.1)
+"""Poses of a sweep that fine fields score in both directions and those compared after, the points that score them, and the angle
+and distance between those that are kept."""
+ALIKE = 4.0, 0.04
+"""Angle and distance below which two refined poses are one."""
+HIDDEN, SEEN = 0.4, 10.0
 """Cost of a point that is hidden from the other camera, and of one that it would have seen; a point without fit costs 1."""
 DEPTH_CELLS, DEPTH_HALF, COLUMN = 96, 1.6, 0.06
 """Cells along each side of depth maps, half their side, and the radius of the column whose least depth a cell holds."""
@@ -69,16 +71,16 @@ class So3Grid(Method):
     search = {
         "rotations": (1152, 2304, 4608),
         "candidates": (16, 24, 32),
-        "views": (100, 160, 240),
-        "finalists": (4, 8, 16),
+        "views": (500, 1000, 2000),
+        "finalists": (8, 16, 32),
     }
 
     mode: str = "auto"
     camera: str = "none"
     rotations: int = 2304
     candidates: int = 24
-    views: int = 160
-    finalists: int = 8
+    views: int = 1000
+    finalists: int = 16
 
     def __post_init__(self) -> None:
         for name, known in (("mode", MODES), ("camera", CAMERAS)):
@@ -116,8 +118,11 @@ class So3Grid(Method):
         if self.mode != "partial":
             poses = self._whole(pair)
             costs = np.sqrt(pair.fits(poses, KEEP)[:, :, 0].mean(axis=1))
-            self.note(spacings=float(costs.min() / _spacing(source, target)))
-        if self.mode == "partial" or (self.mode == "auto" and costs.min() > WHOLE * _spacing(source, target)):
+            spacings = float(np.sqrt(pair.fits(poses, WHOLE_KEEP)[:, :, 0].mean(axis=1).min())) / _spacing(
+                source, target
+            )
+            self.note(spacings=spacings)
+        if self.mode == "partial" or (self.mode == "auto" and spacings > WHOLE):
             poses, costs = self._partial(pair, poses)
         best = int(costs.argmin())
         apart = _rmse(source.points, poses, poses[best])
@@ -126,57 +131,62 @@ class So3Grid(Method):
         self.note(runner_up=min(runner_up, 10.0), confidence=min(runner_up, 10.0), candidates=len(poses))
         return poses[best]
 
+    def _is_whole(self, pair: Pair, poses: Array) -> bool:
+        """Return whether the best of refined poses (n, 4, 4) of whole objects leaves no part without counterpart."""
+        spacing, means = _spacing(pair.source, pair.target), pair.fits(poses, WHOLE_KEEP)[:, :, 0].mean(axis=1)
+        spacings, local = np.sqrt(means.min()) / spacing, _local_distance(pair, poses[means.argmin()]) / spacing
+        self.note(spacings=float(spacings), local=float(local))
+        return bool(spacings <= WHOLE and local <= LOCAL)
+
     def _whole(self, pair: Pair) -> Array:
         """Return refined poses (n, 4, 4) of whole objects: rotations about the common centroid."""
         with self.stage("solve"):
             poses = _turns(self.rotations)
-            scores = _two_way_scores(pair, poses, WHOLE_FIELD)
+            scores = _two_way_scores(pair, poses, WHOLE_FIELD, FIELD_POINTS)
             poses = poses[np.argsort(scores, kind="stable")[: self.rotations // 4]]
             poses = poses[separate(poses, self.candidates, 20.0)]
         with self.stage("refine"):
             first = Pair(pair.source, pair.target, FIRST_POINTS // 2)
             poses = first.refine(poses, KEEP, steps=8)
             poses = poses[np.argsort(first.fits(poses, KEEP)[:, :, 0].sum(axis=1), kind="stable")]
-            return pair.refine(poses[separate(poses, max(4, self.finalists // 2), 10.0)], KEEP)
+            return pair.refine(poses[separate(poses, max(4, self.finalists // 4), 10.0)], KEEP)
 
     def _partial(self, pair: Pair, also: Array) -> tuple[Array, Array]:
-        """Return refined poses (n, 4, 4) of partial views, those of `also` among them, and their costs (n,)."""
+        """Return refined poses (n, 4, 4) of partial views, those of `also` among them, and their costs (n,), the least first."""
         with self.stage("solve"):
             poses = self._sweep(pair)
         with self.stage("refine"):
             depths = tuple(cloud.depth(DEPTH_CELLS, DEPTH_HALF, COLUMN) for cloud in (pair.source, pair.target))
-            first = Pair(pair.source, pair.target, FIRST_POINTS)
-            rounds = (
-                (Pair(pair.source, pair.target, FIELD_POINTS), self.views, 6),
-                (first, self.finalists * 4, 6),
-                (pair, self.finalists, 15),
-            )
-            for i, (chosen, most, steps) in enumerate(rounds):
-                costs = self._costs(chosen, poses, depths, COST_LIMITS[max(i - 1, 0)])
-                poses = poses[np.argsort(costs, kind="stable")]
-                poses = poses[separate(poses, most, 5.0, 0.05)]
-                if i == 2:
-                    poses = np.concatenate([poses, also])
-                poses = chosen.refine(poses, 1.0, LIMITS[i], steps)
-            return poses, self._costs(pair, poses, depths, COST_LIMITS[2])
+            for most, count, limits, steps in (
+                (FIELD_POINTS, self.views, (0.1, 0.05), 8),
+                (FIRST_POINTS, 4 * self.finalists, (0.08, 0.05), 8),
+                (None, self.finalists, (0.08, 0.05), 10),
+            ):
+                chosen = Pair(pair.source, pair.target, most)
+                poses = chosen.refine(
+                    poses[:count] if most else np.concatenate([poses[:count], also]), 1.0, limits, steps
+                )
+                costs = self._costs(chosen, poses, depths, limits[1])
+                order = np.argsort(costs, kind="stable")
+                order = order[separate(poses[order], len(poses), *ALIKE)]
+                poses, costs = poses[order], costs[order]
+            return poses, costs
 
     def _sweep(self, pair: Pair) -> Array:
         """Return poses (n, 4, 4) unlike each other that fields propose, best first."""
-        cells, half, _ = PARTIAL_FIELD
+        cells, half, _ = SWEPT_FIELD
         grid, step = search.rotations(self.rotations), 2 * half / (cells - 1)
-        fields = [cloud.field(*PARTIAL_FIELD) for cloud in (pair.source, pair.target)]
+        fields = [cloud.field(*SWEPT_FIELD) for cloud in (pair.source, pair.target)]
         points = [cloud.even(FIELD_POINTS) for cloud in (pair.source, pair.target)]
         there, shifts = search.sweep(fields[1], half, points[0], grid)
         back, shifts_back = search.sweep(fields[0], half, points[1], grid.transpose(0, 2, 1))
-        translations = np.concatenate([shifts, -np.einsum("nij,nkj->nki", grid, shifts_back)]).reshape(-1, 3) * step
-        order = np.argsort(np.concatenate([there, back]), axis=None, kind="stable")[:SCORED]
+        order = np.argsort(np.concatenate([there, back]), axis=None, kind="stable")[:SWEPT]
+        backwards, (row, block) = order >= there.size, np.unravel_index(order % there.size, there.shape)
         poses = np.tile(np.eye(4), (len(order), 1, 1))
-        poses[:, :3, :3] = grid[order // shifts.shape[1] % len(grid)]
-        poses[:, :3, 3] = translations[order]
-        scores = search.scores(fields[1], half, points[0], poses)
-        scores += search.scores(fields[0], half, points[1], inverse(poses))
-        poses = poses[np.argsort(scores, kind="stable")[: SCORED // 2]]
-        return poses[separate(poses, 4 * self.views, *SPREAD)]
+        poses[:, :3, :3], poses[:, :3, 3] = grid[row], shifts[row, block] * step
+        poses[backwards, :3, 3] = -np.einsum("nij,nj->ni", grid[row], shifts_back[row, block] * step)[backwards]
+        poses = poses[np.argsort(_two_way_scores(pair, poses, FINE_FIELD, SCORED_POINTS), kind="stable")[:SCORED]]
+        return poses[separate(poses, self.views, *SPREAD)]
 
     def _costs(self, pair: Pair, poses: Array, depths: tuple[Any, ...], limit: float) -> Array:
         """Return the costs (n,) of poses (n, 4, 4): the smaller, the better both clouds agree."""
@@ -192,10 +202,10 @@ def _turns(count: int) -> Array:
     return poses
 
 
-def _two_way_scores(pair: Pair, poses: Array, field: tuple[int, float, float]) -> NDArray[np.int32]:
-    """Return the penalties (n,) of poses (n, 4, 4) by the fields of both clouds."""
-    there = search.scores(pair.target.field(*field), field[1], pair.source.even(FIELD_POINTS), poses)
-    return there + search.scores(pair.source.field(*field), field[1], pair.target.even(FIELD_POINTS), inverse(poses))
+def _two_way_scores(pair: Pair, poses: Array, field: tuple[int, float, float], most: int) -> NDArray[np.int32]:
+    """Return the penalties (n,) of poses (n, 4, 4) by the fields of both clouds, at most so many points of the other."""
+    there = search.scores(pair.target.field(*field), field[1], pair.source.even(most), poses)
+    return there + search.scores(pair.source.field(*field), field[1], pair.target.even(most), inverse(poses))
 
 
 def _spacing(source: Searched, target: Searched) -> float:
@@ -203,8 +213,20 @@ def _spacing(source: Searched, target: Searched) -> float:
     squares = []
     for cloud in (source, target):
         halves = Pair(Searched(cloud.points[::2]), Searched(cloud.points[1::2]))
-        squares.append(halves.fits(np.eye(4)[None], KEEP)[0, :, 0].mean() / 2)
+        squares.append(halves.fits(np.eye(4)[None], WHOLE_KEEP)[0, :, 0].mean() / 2)
     return float(np.sqrt(np.mean(squares))) + 1e-9
+
+
+def _local_distance(pair: Pair, T: Pose) -> float:
+    """Return the largest distance (RMS) that neighbouring points of one cloud have to the other, but for the highest few."""
+    from scipy.spatial import cKDTree
+
+    values = []
+    for cloud, other, pose in ((pair.source, pair.target, T), (pair.target, pair.source, inverse(T))):
+        neighbours = cKDTree(cloud.points).query(cloud.points, k=min(LOCAL_POINTS, len(cloud.points)))[1]
+        squares = other.distances(search.moved(cloud.points, pose))[neighbours] ** 2
+        values.append(np.quantile(squares.mean(axis=1), LOCAL_SHARE))
+    return float(np.sqrt(max(values)))
 
 
 def _rmse(points: Array, poses: Array, other: Pose) -> Array:

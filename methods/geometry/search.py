@@ -132,7 +132,7 @@ def scores(field: Field, half: float, points: Array, poses: Array) -> NDArray[np
 
 
 def sweep(field: Field, half: float, points: Array, grid: Array) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return the best translations of each rotation (B, 3, 3), the best of each octant of a cube of 16 x 16 x 16 cells.
+    """Return the best translations of each rotation (B, 3, 3), the best of each of 64 blocks of 4 x 4 x 4 cells.
 
     Args:
         field: penalties, see `Cloud.field`.
@@ -141,13 +141,13 @@ def sweep(field: Field, half: float, points: Array, grid: Array) -> tuple[NDArra
         grid: rotations.
 
     Returns:
-        Sums of penalties (B, 8), and translations (B, 8, 3) in cells from -8 to 7.
+        Sums of penalties (B, 64), and translations (B, 64, 3) in cells from -8 to 7.
     """
     kernel = native.library()
     if kernel:
         return native.sweep(kernel, field, half, points, grid, threads())
-    low, octant = native.ROW // 2, np.arange(native.ROW) // (native.ROW // 2)
-    block = (octant[None, None, :] + 2 * octant[None, :, None] + 4 * octant[:, None, None]).ravel()
+    low, part, across = native.ROW // 2, np.arange(native.ROW) // native.BLOCK, native.ROW // native.BLOCK
+    block = (part[None, None, :] + across * (part[None, :, None] + across * part[:, None, None])).ravel()
     members = np.stack([np.flatnonzero(block == b) for b in range(native.BLOCKS)])
     windows = np.lib.stride_tricks.sliding_window_view(field, (native.ROW,) * 3)
     sums, shifts = [], []
@@ -296,8 +296,11 @@ def separate(poses: Array, most: int, angle_deg: float, distance: float = np.inf
 
     Two poses are unlike if their rotations differ by the angle or more, or their translations by the distance or more.
     """
+    kernel, limit = native.library(), 1 + 2 * np.cos(np.radians(angle_deg))
+    if kernel:
+        return native.separate(kernel, poses, most, float(limit), distance**2)
     R, t = poses[:, :3, :3].reshape(-1, 9), poses[:, :3, 3]
-    limit, free, chosen = 1 + 2 * np.cos(np.radians(angle_deg)), np.ones(len(poses), dtype=bool), list[int]()
+    free, chosen = np.ones(len(poses), dtype=bool), list[int]()
     while len(chosen) < most and free.any():
         i = int(free.argmax())
         chosen.append(i)

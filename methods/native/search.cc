@@ -24,7 +24,8 @@ constexpr int LANES = 8;
 constexpr int LEAF = 16;        // points of a leaf, a multiple of LANES
 constexpr float FAR = 1e15f;    // coordinate of padding, farther than any point
 constexpr int ROW = 16;         // translations along x that a sweep adds at once
-constexpr int BLOCKS = 8;       // octants of the translations, each with its own best
+constexpr int BLOCK = 4;        // translations along each side of a block, which has its own best
+constexpr int BLOCKS = (ROW / BLOCK) * (ROW / BLOCK) * (ROW / BLOCK);
 
 typedef float Floats __attribute__((vector_size(4 * LANES)));
 typedef int32_t Ints __attribute__((vector_size(4 * LANES)));
@@ -423,7 +424,7 @@ void search_scores(const uint8_t* field, int32_t cells, float half, const float*
     });
 }
 
-// Best translation of each rotation (count, 3, 3) in each octant of a cube of ROW^3 translations by whole cells, -ROW/2 to
+// Best translation of each rotation (count, 3, 3) in each block of a cube of ROW^3 translations by whole cells, -ROW/2 to
 // ROW/2 - 1: sums of penalties (count, BLOCKS) and translations in cells (count, BLOCKS, 3). At most 257 points. Moved points
 // must stay ROW/2 cells from the border; others are clamped to that.
 void search_sweep(const uint8_t* field, int32_t cells, float half, const float* points, int64_t n, const float* rotations,
@@ -455,7 +456,7 @@ void search_sweep(const uint8_t* field, int32_t cells, float half, const float* 
                     sums += __builtin_convertvector(row, Sums);
                 }
                 for (int32_t x = 0; x < ROW; x++) {
-                    const int b = (x >= ROW / 2) + 2 * (y >= ROW / 2) + 4 * (z >= ROW / 2);
+                    const int b = x / BLOCK + ROW / BLOCK * (y / BLOCK + ROW / BLOCK * (z / BLOCK));
                     if (sums[x] < best[b]) {
                         best[b] = sums[x];
                         where[3 * b] = x - low, where[3 * b + 1] = y - low, where[3 * b + 2] = z - low;
@@ -463,6 +464,25 @@ void search_sweep(const uint8_t* field, int32_t cells, float half, const float* 
                 }
             }
     });
+}
+
+// Rows of the first `most` poses (count, 3, 4) unlike all before: with a trace of the relative rotation of at most `trace`, or a
+// squared distance of translations of at least `squared`. Returns their number.
+int64_t search_separate(const double* poses, int64_t count, int64_t most, double trace, double squared, int64_t* rows) {
+    int64_t chosen = 0;
+    for (int64_t k = 0; k < count && chosen < most; k++) {
+        const double* a = poses + 12 * k;
+        const bool unlike = std::all_of(rows, rows + chosen, [&](int64_t row) {
+            const double* b = poses + 12 * row;
+            const double x = a[3] - b[3], y = a[7] - b[7], z = a[11] - b[11];
+            if (!(x * x + y * y + z * z < squared)) return true;
+            double sum = 0;
+            for (int i = 0; i < 3; i++) sum += a[4 * i] * b[4 * i] + a[4 * i + 1] * b[4 * i + 1] + a[4 * i + 2] * b[4 * i + 2];
+            return !(sum > trace);
+        });
+        if (unlike) rows[chosen++] = k;
+    }
+    return chosen;
 }
 
 // Refine poses (count, 3, 4) in place, see methods/geometry/search.py.

@@ -22,10 +22,10 @@ from methods.native import build
 OPTIONS = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-Wno-psabi", "-pthread")
 INSTRUCTIONS = {"avx2": "-mavx2", "bmi2": "-mbmi2"}
 """Names of instruction sets in /proc/cpuinfo, to the compiler's option, used if the processor has it."""
-BLOCKS = 8
-"""Translations that a sweep returns for each rotation; the kernel's constant `BLOCKS`."""
-ROW = 16
-"""Translations along each axis of a sweep; the kernel's constant `ROW`."""
+ROW, BLOCK = 16, 4
+"""Translations along each axis of a sweep, and of a block, whose best it returns; the kernel's constants."""
+BLOCKS = (ROW // BLOCK) ** 3
+"""Translations that a sweep returns for each rotation."""
 MAX_SWEEP_POINTS = 257
 """Points of a sweep, the sum of whose penalties 16 bits hold."""
 
@@ -135,6 +135,14 @@ def views(
     return shares
 
 
+def separate(kernel: ctypes.CDLL, poses: Doubles, most: int, trace: float, squared: float) -> NDArray[np.int64]:
+    """See `methods.geometry.search.separate`."""
+    values = np.ascontiguousarray(poses[:, :3], dtype=np.float64)
+    rows = np.empty(min(most, len(poses)), dtype=np.int64)
+    count = kernel.search_separate(values.ctypes.data, len(values), most, trace, squared, rows.ctypes.data)
+    return rows[:count]
+
+
 def _pair(source: Tree, target: Tree, queries: tuple[Doubles, Doubles]) -> tuple[int, ...]:
     """Return the arguments of the kernel for two trees and their contiguous float64 queries, which the caller keeps alive."""
     a, b = queries
@@ -164,6 +172,7 @@ def library() -> ctypes.CDLL | None:
     kernel.search_fits.argtypes = [*clouds, real, real, pointer, size, number, pointer]
     maps: list[Any] = [pointer, pointer, cells, half, real]
     kernel.search_views.argtypes = [*clouds, *maps, pointer, size, number, pointer]
+    kernel.search_separate.argtypes, kernel.search_separate.restype = [pointer, size, size, real, real, pointer], size
     for function in ("free", "distances", "field", "scores", "sweep", "refine", "fits", "views"):
         getattr(kernel, f"search_{function}").restype = None
     return kernel

@@ -10,8 +10,9 @@ from common.errors import InputError
 from datasets.problems import ProblemKey, make_problem
 from datasets.registry import DataRegistry
 from methods.base import NoSolution
+from methods.geometry.search import Cloud, Pair
 from methods.native import search as native
-from methods.so3_grid import So3Grid, _rmse
+from methods.so3_grid import So3Grid, _local_distance, _rmse
 from tests.methods.clouds import lumpy, moved, pose, solve
 
 
@@ -70,6 +71,30 @@ def test_it_tries_views_only_if_the_whole_does_not_fit() -> None:
     front = lumpy(600)[lumpy(600)[:, 0] > -0.1]
     solve(method, front[:300].astype(np.float32), moved(pose(1), lumpy(300, 1)))
     assert whole <= 4 < method.scratch.notes["candidates"]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_crops_with_little_overlap_at_any_rotation(seed: int) -> None:
+    """Crops on opposite sides of two planes, of noisy halves of 700 points: the best overlap is not that of the true pose."""
+    draw = np.random.default_rng(seed)
+    points, normal, T = tapered(1000, seed), draw.normal(size=3), pose(seed + 7, 1.0)
+    along = points @ normal
+    kept = [draw.permutation(np.argsort(sign * along)[:700])[:350] for sign in (1, -1)]
+    source, target = (points[rows] + draw.normal(0, 0.01, (350, 3)) for rows in kept)
+    method = So3Grid()
+    found = solve(method, source.astype(np.float32), moved(T, target))
+    assert rmse(found, T, points) < 0.1
+    assert method.scratch.notes["spacings"] > 1.2 or method.scratch.notes["local"] > 1.8
+
+
+def test_local_distances_are_those_of_neighbours() -> None:
+    clouds, T = (lumpy(60), lumpy(50, 1)), pose(3, 0.1)
+    expected = []
+    apart = np.linalg.norm((clouds[0] @ T[:3, :3].T + T[:3, 3])[:, None] - clouds[1], axis=2)
+    for cloud, squares in zip(clouds, (apart.min(axis=1) ** 2, apart.min(axis=0) ** 2), strict=True):
+        near = np.linalg.norm(cloud[:, None] - cloud, axis=2).argsort(axis=1)[:, :24]
+        expected.append(np.quantile(squares[near].mean(axis=1), 0.95))
+    assert _local_distance(Pair(*map(Cloud, clouds)), T) == pytest.approx(np.sqrt(max(expected)), rel=1e-6)
 
 
 def test_distances_between_poses_are_those_on_the_points() -> None:

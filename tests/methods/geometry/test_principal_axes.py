@@ -23,6 +23,13 @@ def test_distances_against_brute_force() -> None:
     assert measured == pytest.approx(np.sort(every)[:20].mean())
 
 
+def test_distances_do_not_depend_on_the_order_of_the_source() -> None:
+    source, target, T = solid(0), solid(1), pose(5)
+    shuffled = np.random.default_rng(0).permutation(source)
+    one, other = (distances(cloud, target, T[None, :3, :3], T[None, :3, 3], 0.8, 300) for cloud in (source, shuffled))
+    assert one == pytest.approx(other, rel=1e-12)
+
+
 @pytest.mark.parametrize("unit", [1e-30, 1e-3, 1e25])
 def test_distances_are_proportional_to_the_unit(unit: float) -> None:
     source, target, T = solid(0), solid(1), pose(40)

@@ -68,19 +68,18 @@ def test_scores_and_sweeps_add_penalties_at_moved_points(cloud) -> None:  # type
     poses = starts()
     assert search.scores(field, HALF, points, poses).tolist() == [by_definition(T) for T in poses]
     sums, shifts = search.sweep(field, HALF, points, grid)
-    assert sums.shape == (6, 8) and shifts.min() >= -8 and shifts.max() <= 7
+    assert sums.shape == (6, 64) and shifts.min() >= -8 and shifts.max() <= 7
     for k in range(6):
         T = np.eye(4)
         T[:3, :3] = grid[k]
-        best = {}
-        for b in np.ndindex(2, 2, 2):
-            for offset in (
-                np.ndindex(8, 8, 8) if k == 0 else [tuple(np.asarray(shifts[k, b[0] + 2 * b[1] + 4 * b[2]]) % 8)]
-            ):
-                T[:3, 3] = (np.array(offset) + 8 * np.array(b) - 8) * step
-                best[b] = min(best.get(b, 1 << 30), by_definition(T))
-        expected = [best[b[::-1]] for b in np.ndindex(2, 2, 2)]
-        assert sums[k].tolist() == pytest.approx(expected, rel=0.02)  # a point on a cell's border may round either way
+        for b, block in enumerate(np.ndindex(4, 4, 4)):
+            low = 4 * np.array(block[::-1]) - 8
+            assert (shifts[k, b] >= low).all() and (shifts[k, b] < low + 4).all()
+            totals = []
+            for offset in np.ndindex(4, 4, 4) if k == 0 else [tuple(shifts[k, b] - low)]:
+                T[:3, 3] = (low + offset) * step
+                totals.append(by_definition(T))
+            assert sums[k, b] == pytest.approx(min(totals), rel=0.02)  # a point on a cell's border may round either way
 
 
 def test_fits_are_trimmed_and_truncated_means(cloud) -> None:  # type: ignore[no-untyped-def]
@@ -128,13 +127,24 @@ def test_a_camera_refuses_points_in_free_space(cloud) -> None:  # type: ignore[n
         assert shares[1:].tolist() == [float(expected == 1), float(expected == 2)]
 
 
-def test_separate_keeps_the_first_of_poses_alike() -> None:
+def test_separate_keeps_the_first_of_poses_alike(cloud) -> None:  # type: ignore[no-untyped-def]
     poses = starts(4)[[0, 0, 1, 2, 1, 3]]
     assert search.separate(poses, 10, 5.0).tolist() == [0, 2, 3, 5]
     assert search.separate(poses, 2, 5.0).tolist() == [0, 2]
     shifted = np.stack([np.eye(4)] * 3)
     shifted[1, 0, 3], shifted[2, 0, 3] = 0.05, 0.2
     assert search.separate(shifted, 9, 5.0, 0.1).tolist() == [0, 2]
+    assert search.separate(shifted[:0], 9, 5.0).tolist() == []
+
+
+def test_separate_of_the_kernel_is_that_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    if native.library() is None:
+        pytest.skip("the kernel cannot be had here")
+    poses = np.stack([pose(seed, 0.3) for seed in range(150)])
+    ours = [search.separate(poses, 100, 60.0, distance).tolist() for distance in (0.2, np.inf)]
+    monkeypatch.setattr(native, "library", lambda: None)
+    assert ours == [search.separate(poses, 100, 60.0, distance).tolist() for distance in (0.2, np.inf)]
+    assert len(ours[0]) > len(ours[1]) > 1
 
 
 def test_results_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
