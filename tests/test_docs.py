@@ -42,6 +42,8 @@ NOT_RUN = {
     "performance.memory": "measures for minutes",
     "performance.gpu": "measures for minutes; tests/test_gpu_measurement.py runs its parts on the CPU",
     ".venv/bin/python": "installs packages",
+    "git": "fetches the code of others",
+    "FCGF_FOLDER=FCGF": "needs that code; tests/methods/learned/test_external.py has a stub of it",
     "python3": "makes an environment",
     "performance.adapters": "measures for minutes",
     "performance.teaser": "measures for minutes",
