@@ -46,12 +46,10 @@ def main(dataset: str, condition: str, points: int, sampler: str, count: int, na
         used += time.process_time() - begin
         values.append(measures(T, problem))
     rre, translation, error, least = np.array(values).T
-    print(
-        f"{name}, {count} {split} problems of {dataset} {condition} {points}: RRE {rre.mean():.2f}, RTE {translation.mean():.4f},"
-    )
-    print(
-        f"  recall {np.mean(error < RIGHT):.3f}, up to symmetry {np.mean(least < RIGHT):.3f}, {used / count:.2f} s a call"
-    )
+    recall, symmetric = np.mean(error < RIGHT), np.mean(np.fmin(error, least) < RIGHT)
+    print(f"{name}, {count} {split} problems of {dataset} {condition} {points}")
+    print(f"  RRE {rre.mean():.2f}, RTE {translation.mean():.4f}, {used / count:.2f} s a call")
+    print(f"  recall {recall:.3f}, up to known symmetries {symmetric:.3f}")
     print("  wrong:", *np.flatnonzero(error >= RIGHT))
 
 
