@@ -118,11 +118,7 @@ class So3Grid(Method):
         if self.mode != "partial":
             poses = self._whole(pair)
             costs = np.sqrt(pair.fits(poses, KEEP)[:, :, 0].mean(axis=1))
-            spacings = float(np.sqrt(pair.fits(poses, WHOLE_KEEP)[:, :, 0].mean(axis=1).min())) / _spacing(
-                source, target
-            )
-            self.note(spacings=spacings)
-        if self.mode == "partial" or (self.mode == "auto" and spacings > WHOLE):
+        if self.mode == "partial" or (self.mode == "auto" and not self._is_whole(pair, poses)):
             poses, costs = self._partial(pair, poses)
         best = int(costs.argmin())
         apart = _rmse(source.points, poses, poses[best])
