@@ -43,7 +43,7 @@ _SHARED = {
 """What the server imports, modules or functions that import, by package in `requires` of a method."""
 _READ_AT_START = ("PYTHON", "LD_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "TORCH_", "CUDA_")
 """First letters of variables that Python or a package reads when it starts; for each setting of them there is a server."""
-_MESSAGE_BYTES, _PIPES = 1 << 12, 4
+_MESSAGE_BYTES, _PIPES, _STARTED = 1 << 12, 4, b"pid "
 
 Key = tuple[tuple[str, str], ...]
 _servers: dict[Key, socket.socket | None] = {}
@@ -105,8 +105,9 @@ def fork(requires: Iterable[str], own_variables: Mapping[str, str], pipes: Seque
     while not wait([own], POLL_INTERVAL_S):
         if interrupt.requested():
             raise interrupt.Interrupted
-    if pid := _receive(own):
-        return ForkedProcess(int(pid), own, stderr)
+    message = _receive(own)
+    if message.startswith(_STARTED):  # else nothing, or the exit code of a copy that ended before it could serve
+        return ForkedProcess(int(message.removeprefix(_STARTED)), own, stderr)
     stderr.close()
     _servers[key] = None
     return None
@@ -224,7 +225,7 @@ def serve_method(server: int, requests: int, replies: int, errors: int, status: 
     os.close(errors)
     die_with_parent(server)
     connection = Connection(requests, writable=False)
-    os.write(status, str(os.getpid()).encode())
+    os.write(status, _STARTED + str(os.getpid()).encode())
     os.close(status)
     environment = connection.recv()
     _mark(environment[guard.CALLS])

@@ -27,8 +27,8 @@ sys.exit(main())
 def test_ctrl_c_ends_a_run_with_methods_in_native_code(tmp_path, jobs, to):
     """`bad_deaf` ignores SIGINT and holds the interpreter lock.
 
-    The outcomes of `bad_exit` have no duration: they and all before them are committed at once. One process has all before them, of
-    two the other may finish `slow` later.
+    The outcomes of `bad_exit` have no duration: they and all before them are committed at once. Of two
+    processes, the other may finish `slow` later.
     """
     methods = ["slow[seconds=0]", "bad_exit", "bad_deaf"]
     more = ["--problems", str(2 * jobs), "--jobs", str(jobs)]
