@@ -111,3 +111,12 @@ def test_a_process_with_a_second_thread_is_not_copied():
         assert not fork_server._Server(control)._fork()
     ended.set()
     thread.join()
+
+
+def test_a_copy_that_ends_before_it_serves_is_replaced_by_a_process_of_its_own(start, monkeypatch):
+    """Its exit code comes where its process id is expected."""
+    monkeypatch.setattr(fork_server, "_servers", {})
+    monkeypatch.setattr(fork_server, "_receive", lambda _: b"-9")
+    process = start()
+    assert isinstance(process.process, subprocess.Popen)
+    assert process.register(CLOUD, CLOUD, 0).status == "ok"
