@@ -72,10 +72,23 @@ class ForkedProcess:
         if self.returncode is None:
             if not wait([self._status], timeout):
                 raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
-            # without a code, the server was killed, and its copies with it
-            self.returncode = int(_receive(self._status) or -signal.SIGKILL)
+            code = _receive(self._status)
             self._status.close()
+            if not code:
+                _kill(self.pid)
+            self.returncode = int(code or -signal.SIGKILL)
         return self.returncode
+
+
+def _kill(pid: int) -> None:
+    """End a copy whose server was killed, and wait for its end: the system ends it too, but some moments after the server."""
+    with contextlib.suppress(ProcessLookupError):
+        process = os.pidfd_open(pid)
+        try:
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+            wait([process])
+        finally:
+            os.close(process)
 
 
 def fork(requires: Iterable[str], own_variables: Mapping[str, str], pipes: Sequence[int]) -> ForkedProcess | None:

@@ -88,6 +88,18 @@ def test_copies_end_with_their_server_and_processes_start_without_it_afterwards(
     assert child.register(CLOUD, CLOUD, 0).status == "ok" and isinstance(child.process, subprocess.Popen)
 
 
+def test_a_copy_whose_server_is_lost_has_ended_once_its_exit_code_is_known(start):
+    """The server's connections close some moments before the system ends its copies."""
+    child = start("identity").process
+    copy = psutil.Process(child.pid)
+    own, other = socket.socketpair()
+    other.close()
+    child._status, status = own, child._status
+    assert child.wait(FAULT_S) == -signal.SIGKILL
+    assert not copy.is_running() or copy.status() == psutil.STATUS_ZOMBIE
+    status.close()
+
+
 def test_copies_and_server_end_with_the_process_that_started_them(start, monkeypatch):
     """A process that is killed closes its connections: so does this one here."""
     monkeypatch.setattr(fork_server, "_servers", {})
