@@ -4,6 +4,7 @@ import ast
 import importlib
 import inspect
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -208,10 +209,12 @@ def definitions(tree):
 
 
 def bindings(tree):
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    return names | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)} | definitions(tree)
+    nodes = list(ast.walk(tree))
+    names = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return names | {node.arg for node in nodes if isinstance(node, ast.arg)} | definitions(tree)
 
 
+@cache
 def source_trees():
     files = [
         file

@@ -8,7 +8,7 @@ from methods.base import Unavailable
 from methods.core.registry import MethodRegistry
 from tests.catalog import build, spec
 
-CHEAP = {"ransac10m": "ransac10m[iterations=2000]"}
+CHEAP = {"ransac10m": "ransac10m[iterations=2000]", "cpd": "cpd[limit=200]"}
 NAMES = [CHEAP.get(name, name) for name in MethodRegistry().entries]
 
 

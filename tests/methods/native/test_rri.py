@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -285,14 +284,6 @@ def test_a_cache_that_cannot_be_written_or_loaded_breaks_nothing(bare: Path, mon
     monkeypatch.setenv("BENCH_CACHE", str(bare))
     monkeypatch.setattr(build, "build", lambda *_: bare / "file")  # not a library
     assert_torch_answers()
-
-
-def test_several_processes_build_it_once(kernel: None, bare: Path) -> None:
-    run = [sys.executable, "-m", "methods.native.rri"]
-    running = [subprocess.Popen(run, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    outputs = {process.communicate(timeout=300)[0].strip() for process in running}
-    assert len(outputs) == 1 and [process.returncode for process in running] == [0] * 3
-    assert {f.name for f in bare.iterdir() if f.is_dir()} == {Path(outputs.pop()).name}
 
 
 def test_what_is_built_needs_no_compiler(kernel: None, monkeypatch: pytest.MonkeyPatch) -> None:
