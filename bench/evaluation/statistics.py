@@ -201,9 +201,9 @@ def bootstrap_median(values: NDArray[Any], cluster: Clusters = None) -> tuple[fl
 @cache
 def _median_ranks(n: int) -> tuple[int, int]:
     """Return the indices of the sorted values that bound the median; cached, since groups of a run often have one size."""
-    from scipy.stats import binom
+    from scipy.special import bdtrc
 
-    below = binom.sf(np.ceil(n / 2) - 1, n, np.arange(1, n + 1) / n)
+    below = bdtrc(np.ceil(n / 2) - 1, n, np.arange(1, n + 1) / n)
     low, high = np.minimum(np.searchsorted(below, [0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2]), n - 1)
     return int(low), int(high)
 
@@ -311,14 +311,9 @@ def sign_test(wins: int, losses: int) -> float:
     >>> sign_test(3, 0)
     0.25
     """
-    return _sign_test(wins, losses)
+    from scipy.special import bdtr
 
-
-@cache
-def _sign_test(wins: int, losses: int) -> float:
-    from scipy.stats import binomtest
-
-    return float(binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0
+    return min(1.0, 2 * float(bdtr(min(wins, losses), wins + losses, 0.5)))
 
 
 def share_difference(a: NDArray[np.bool_], b: NDArray[np.bool_], *key: KeyPart, cluster: Clusters = None) -> Difference:

@@ -50,12 +50,13 @@ def risk_of(confidence: NDArray[np.float64], wrong: NDArray[np.bool_], problems:
 
 def _somers_d(confidence: NDArray[np.float64], wrong: NDArray[np.bool_]) -> float:
     """Compute Somers' D, 2 AUC - 1 of confidence as a classifier of correct poses; ties count half."""
-    from scipy.stats import mannwhitneyu
-
     if wrong.all() or not wrong.any():
         return float("nan")
-    above = mannwhitneyu(confidence[~wrong], confidence[wrong], method="asymptotic").statistic
-    return float(2 * above / (wrong.sum() * (~wrong).sum()) - 1)
+    _, place, count = np.unique(confidence, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(count) - (count - 1) / 2)[place]  # ties share their mean rank
+    right = int((~wrong).sum())
+    above = ranks[~wrong].sum() - right * (right + 1) / 2
+    return float(2 * above / (wrong.sum() * right) - 1)
 
 
 def confidences(loaded: RunData, trials: pd.DataFrame) -> NDArray[np.float64]:
