@@ -84,17 +84,21 @@ def cloud(table: NDArray[Any], columns: Mapping[str, NDArray[Any]] | None = None
 
 
 def mesh(points: NDArray[Any], faces: Faces, columns: Mapping[str, NDArray[Any]] | None = None) -> Geometry:
-    """Make a mesh of points (N, 3) and faces; without faces, a cloud.
+    """Make a mesh of points (N, 3) and faces; without faces, a cloud. Faces of one or two vertices have no area.
 
     Raises:
-        MalformedFile: a face refers to a vertex that does not exist.
+        MalformedFile: a face refers to a vertex that does not exist, or no face has three vertices.
     """
     if not len(faces.sizes):
         return cloud(points, columns)
     if len(faces.corners) and not 0 <= faces.corners.min() <= faces.corners.max() < len(points):
         wrong = faces.corners[(faces.corners < 0) | (faces.corners >= len(points))][0]
         raise MalformedFile(f"a face refers to vertex {wrong} (from 0) of {len(points)}")
-    return replace(cloud(points, columns), faces=faces)
+    flat = int((faces.sizes < 3).sum())
+    if flat == len(faces.sizes):
+        raise MalformedFile("has no face of three or more vertices")
+    remarks = [f"{flat} of {len(faces.sizes)} faces have fewer than three vertices and are left out"] if flat else []
+    return replace(cloud(points, columns, *remarks), faces=faces)
 
 
 def coordinate_step(table: NDArray[Any]) -> float:

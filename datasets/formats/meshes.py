@@ -97,8 +97,8 @@ def _obj_faces(lines: list[tuple[bytes, bytes]]) -> tuple[NDArray[np.int64], NDA
     faces = [re.sub(rb"/\S*", b"", rest) for kind, rest in lines if kind == b"f"]
     sizes = np.array([len(face.split()) for face in faces], dtype=np.int64)
     corners = _indices(whitespace_numbers(b" ".join(faces)))
-    if (sizes < 3).any() or len(corners) != sizes.sum():
-        raise MalformedFile("has a face of fewer than three vertices")
+    if len(corners) != sizes.sum():
+        raise MalformedFile("has a face with a vertex that is no number")
     if (corners == 0).any():
         raise MalformedFile("a face refers to vertex 0; OBJ counts from 1")
     before = (

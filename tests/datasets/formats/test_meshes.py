@@ -43,7 +43,8 @@ def test_polygons_colours_and_relative_indices_are_read(tmp_path, name):
         ("a.off", "OFF\n4 1 0\n" + CORNERS + "1000000000 0 1 2\n", "has a face with fewer corners than it declares"),
         ("a.obj", "v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 1000000000\n", "a face refers to vertex 999999999"),
         ("a.obj", "v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 0\n", "a face refers to vertex 0; OBJ counts from 1"),
-        ("a.obj", "v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2\n", "has a face of fewer than three vertices"),
+        ("a.obj", "v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2\n", "has no face of three or more vertices"),
+        ("a.off", "OFF\n4 1 0\n" + CORNERS + "2 0 1\n", "has no face of three or more vertices"),
         ("a.obj", "nothing\n", "has no line 'v x y z'"),
         ("a.stl", "solid x\nfacet normal 0 0 0\nouter loop\nvertex 0 0 0\n", "ends within a facet, after 1 vertices"),
         ("a.stl", "\0" * 84 + "x" * 50, "header declares 0 triangles, but the file holds 1"),
@@ -54,3 +55,18 @@ def test_damaged_meshes_are_refused_in_our_words(tmp_path, name, text, message):
     with pytest.raises(InputError) as error:
         formats.read(tmp_path / name)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.obj", "v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 4\nf 1 2 3\nf 4\n"),
+        ("a.off", "OFF\n4 3 0\n" + CORNERS + "2 0 3\n3 0 1 2\n1 3\n"),
+    ],
+)
+def test_faces_without_area_are_left_out_and_counted(tmp_path, name, text):
+    """Furniture of a public collection has edges as faces of two vertices."""
+    (tmp_path / name).write_text(text)
+    mesh = formats.read(tmp_path / name)
+    assert mesh.triangles.shape == (1, 3, 3)
+    assert mesh.remarks == ("2 of 3 faces have fewer than three vertices and are left out",)
