@@ -143,8 +143,9 @@ def cross(a: Array, b: Array) -> Array:
     """Compute cross products (..., 3) of vectors (..., 3); faster than `numpy.cross`, with the same bits."""
     x, y, z = a[..., 0], a[..., 1], a[..., 2]
     u, v, w = b[..., 0], b[..., 1], b[..., 2]
-    vectors = np.empty(np.broadcast_shapes(a.shape, b.shape))
-    vectors[..., 0], vectors[..., 1], vectors[..., 2] = y * w - z * v, z * u - x * w, x * v - y * u
+    first = y * w - z * v
+    vectors = np.empty((*first.shape, 3), order="F" if a.flags.fnc else "C")
+    vectors[..., 0], vectors[..., 1], vectors[..., 2] = first, z * u - x * w, x * v - y * u
     return vectors
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 RIGID_TOLERANCE = 1e-4
 """Largest deviation of an entry of RᵀR from the identity at which a matrix still counts as rigid."""
+_EYE3, _LAST_ROW = np.eye(3), np.array([0.0, 0.0, 0.0, 1.0])
 
 
 def is_rigid(T: NDArray[Any], tolerance: float = RIGID_TOLERANCE) -> NDArray[np.bool_]:
@@ -22,13 +23,12 @@ def is_rigid(T: NDArray[Any], tolerance: float = RIGID_TOLERANCE) -> NDArray[np.
         Booleans (...,).
     """
     T = np.asarray(T, dtype=np.float64)
-    finite = np.isfinite(T).all(axis=(-1, -2))
-    safe = np.where(finite[..., None, None], T, np.eye(4))
-    bounded = np.abs(safe[..., :3, :3]).max(axis=(-1, -2)) < 2
-    R = np.where(bounded[..., None, None], safe[..., :3, :3], 0.0)
-    orthogonal = np.abs(np.swapaxes(R, -1, -2) @ R - np.eye(3)).max(axis=(-1, -2)) <= tolerance
-    affine = np.abs(safe[..., 3, :] - [0, 0, 0, 1]).max(axis=-1) <= tolerance
-    return np.asarray(finite & orthogonal & affine & (np.linalg.det(R) > 0))
+    R = T[..., :3, :3]
+    with np.errstate(all="ignore"):  # what is not finite, or overflows, fails a comparison
+        orthogonal = np.abs(np.swapaxes(R, -1, -2) @ R - _EYE3).max(axis=(-1, -2)) <= tolerance
+        affine = np.abs(T[..., 3, :] - _LAST_ROW).max(axis=-1) <= tolerance
+        proper = np.linalg.det(R) > 0
+    return np.asarray(orthogonal & affine & proper & np.isfinite(T[..., :3, 3]).all(axis=-1))
 
 
 def inverse(T: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -109,9 +110,10 @@ def centred_in_unit_sphere(triangles: Points) -> Points:
     area = portable.total(areas) if len(areas) else 0.0
     if not area > 0:
         raise ValueError("the surface has no area")
-    centres = (triangles[:, 0] + triangles[:, 1] + triangles[:, 2]) / 3
-    moved = triangles - portable.total(areas[:, None] * centres) / area
-    return moved / portable.norm(moved).max()
+    first, second, third = corners = np.ascontiguousarray(triangles.transpose(1, 2, 0))  # long rows take less time
+    weighted = areas * ((first + second + third) / 3)
+    moved = (corners - (portable.total(weighted.T) / area)[:, None]).transpose(2, 0, 1)
+    return np.ascontiguousarray(moved / portable.norm(moved).max())
 
 
 class Data(ABC):
@@ -230,8 +232,7 @@ class DataSet(Data):
         known = self.labels(split)
         if known is None:
             cycle, position = divmod(number, len(chosen))
-            first = int(rng_of("pick", split, seed).integers(2**20))
-            return (first + cycle) * len(self.categories) + chosen[position]
+            return (_first_cycle(split, seed) + cycle) * len(self.categories) + chosen[position]
         order = self._order(split, seed, chosen, least)
         return int(order[number % len(order)])
 
@@ -251,6 +252,12 @@ class DataSet(Data):
                 )
             orders[key] = rng_of("order", split, seed).permutation(rows)
         return orders[key]
+
+
+@lru_cache
+def _first_cycle(split: str, seed: int) -> int:
+    """Return the number of the first cycle through the categories of an endless split."""
+    return int(rng_of("pick", split, seed).integers(2**20))
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,11 +27,15 @@ def axis_rotation(axis: NDArray[Any], angle_deg: float) -> Matrix:
            [ 1.,  0.,  0.],
            [ 0.,  0.,  1.]])
     """
-    x, y, z = axis
-    K = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
+    x, y, z = map(float, axis)
+    K = (0.0, -z, y), (z, 0.0, -x), (-y, x, 0.0)
     sine, cosine = portable.sin_cos(angle_deg * portable.RADIANS)
-    rotation: Matrix = np.eye(3) + sine * K + (1 - cosine) * portable.product(K, K)
-    return rotation
+
+    def entry(i: int, j: int) -> float:
+        square = K[i][0] * K[0][j] + K[i][1] * K[1][j] + K[i][2] * K[2][j]
+        return (i == j) + sine * K[i][j] + (1 - cosine) * square
+
+    return np.array([[entry(i, j) for j in range(3)] for i in range(3)])
 
 
 def direction(rng: np.random.Generator) -> NDArray[np.float64]:
@@ -40,9 +45,9 @@ def direction(rng: np.random.Generator) -> NDArray[np.float64]:
     >>> direction(rng("doc")).round(3).tolist()
     [0.945, -0.317, 0.077]
     """
-    v = rng.standard_normal(3)
-    unit: NDArray[np.float64] = v / portable.norm(v)
-    return unit
+    x, y, z = rng.standard_normal(3).tolist()
+    length = math.sqrt(x * x + y * y + z * z)
+    return np.array([x / length, y / length, z / length])
 
 
 def haar(rng: np.random.Generator) -> Matrix:
@@ -63,7 +68,7 @@ def quaternion_rotation(q: NDArray[np.float64]) -> Matrix:
            [ 1.,  0.,  0.],
            [ 0.,  0.,  1.]])
     """
-    w, x, y, z = q / portable.norm(q)
+    w, x, y, z = (q / portable.norm(q)).tolist()
     return np.array(
         [
             [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
@@ -128,10 +133,10 @@ def angle_deg(rotation: NDArray[Any]) -> float:
     >>> round(angle_deg(axis_rotation(np.array([0.0, 0.0, 1.0]), 30)), 9)
     30.0
     """
-    skew = rotation - rotation.T
-    sine = portable.norm(np.array([skew[2, 1], skew[0, 2], skew[1, 0]]))
-    trace = rotation[0, 0] + rotation[1, 1] + rotation[2, 2]
-    return portable.arctan2(float(sine), float(trace - 1)) / portable.RADIANS
+    first, second, third = rotation.astype(np.float64).tolist()
+    x, y, z = third[1] - second[2], first[2] - third[0], second[0] - first[1]
+    trace = first[0] + second[1] + third[2]
+    return portable.arctan2(math.sqrt(x * x + y * y + z * z), trace - 1) / portable.RADIANS
 
 
 def _axis_angle(rng: np.random.Generator, low: float, high: float) -> Matrix:
@@ -212,10 +217,7 @@ def rotate(R: Matrix, points: NDArray[Any]) -> NDArray[np.float64]:
     array([[0., 1., 0.]])
     """
     x, y, z = np.ascontiguousarray(points.T)
-    rotated = np.empty((len(x), 3))
-    for axis, row in enumerate(R):
-        rotated[:, axis] = row[0] * x + row[1] * y + row[2] * z
-    return rotated
+    return np.ascontiguousarray((R[:, :1] * x + R[:, 1:2] * y + R[:, 2:] * z).T)
 
 
 def inverse(T: Matrix) -> Matrix:

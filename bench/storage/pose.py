@@ -36,10 +36,10 @@ def pose_fault(pose: Any) -> str | None:
     if T.shape != (4, 4):
         fix = _SHAPES.get(T.shape)
         return f"the pose has shape {T.shape}, not (4, 4)" + (f": {fix}" if fix else "")
-    if not np.isfinite(T.astype(np.float64)).all():
-        return "the pose is not finite"
     T = T.astype(np.float64)
-    return None if is_rigid(T) else _why_not_rigid(T)
+    if is_rigid(T):
+        return None
+    return _why_not_rigid(T) if np.isfinite(T).all() else "the pose is not finite"
 
 
 def _kind(pose: Any) -> str:

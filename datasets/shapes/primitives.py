@@ -233,8 +233,8 @@ def rods(start: ArrayLike, end: ArrayLike, radius: ArrayLike, end_radius: ArrayL
     v = unit(portable.cross(along, helper))
     u = portable.cross(v, along)
     ring = _circle(n)[:, 0, None, None] * u + _circle(n)[:, 1, None, None] * v
-    first = np.broadcast_to(np.asarray(radius, dtype=np.float64), len(a))[:, None]
-    last = first if end_radius is None else np.broadcast_to(np.asarray(end_radius, dtype=np.float64), len(a))[:, None]
+    first = np.full(len(a), radius, dtype=np.float64)[:, None]
+    last = first if end_radius is None else np.full(len(a), end_radius, dtype=np.float64)[:, None]
     low, high = a + first * ring, b + last * ring
     corners = np.empty((n, len(a), 6, 3))
     for k, (points, shift) in enumerate(((low, 0), (low, 1), (high, 1), (low, 0), (high, 1), (high, 0))):
