@@ -77,7 +77,7 @@ def load_run(record: Path, run: dict[str, Any]) -> RunData:
         raise
     except (ValueError, sqlite3.OperationalError) as error:  # blobs of other lengths, texts that are not UTF-8
         raise InputError(f"{record}: the record is damaged ({error}); restore it from a copy") from error
-    seeds = [split_seed(problem, run["config"]["seed"])[1] for problem in problems["problem"]]
+    seeds = [split_seed(problem, run["config"]["seed"])[1] for problem in problems["problem"].tolist()]
     problems = problems.assign(seed=seeds, sampler=run["config"]["sampler"])
     return RunData(problems, scenes, information, outcomes, stages, run)
 
@@ -220,7 +220,7 @@ def _split(key: NDArray[np.int32], keys: list[str], ids: tuple[NDArray[np.int32]
 def _poses(blobs: tuple[bytes | None, ...]) -> NDArray[np.float64]:
     """Decode poses (n, 16), NaN where missing."""
     none = np.full(16, np.nan).tobytes()
-    return np.frombuffer(b"".join(none if b is None else b for b in blobs), np.float64).reshape(-1, 16)
+    return np.frombuffer(b"".join([none if b is None else b for b in blobs]), np.float64).reshape(-1, 16)
 
 
 def in_order(outcomes: pd.DataFrame) -> pd.DataFrame:

@@ -42,24 +42,24 @@ def add_fits(loaded: RunData, replay: ProblemReplay, trials: pd.DataFrame, crite
     the default limit of success.
     """
     trials = trials.copy()
-    problems, code = trials["problem"].astype(str).to_numpy(), trials["problem"].cat.codes.to_numpy()
+    ids, code = trials["problem"].cat.categories, trials["problem"].cat.codes.to_numpy()
     far = dict(criterion.limits).get("rmse", fit.FAR)
     is_wrong = ((trials["success"] == 0) & (trials["status"] == "ok")).to_numpy()
     as_good = np.where(is_wrong, np.nan, trials["success"])
     ratios = np.full(len(trials), np.nan)
     digests = dict(zip(loaded.problems["problem"].astype(str), loaded.problems["digest"], strict=True))
-    poses = poses_of(loaded, trials)
     evaluated = trials[trials["status"] != "skipped"]
     for _, rows in evaluated.groupby(["dataset", "condition", "points"], observed=True, sort=True):
         own = np.unique(rows["problem"].cat.codes)
         as_good[np.isin(code, own[fit.COMPARED :])] = np.nan
         compared = np.flatnonzero(is_wrong & np.isin(code, own[: fit.COMPARED]))
         fits = _Fits(replay, digests)
-        as_good[compared] = fits.as_good(problems[compared], poses[compared], far)
+        names = ids[code[compared]].astype(str).to_numpy(dtype=object)
+        as_good[compared] = fits.as_good(names, poses_of(loaded, trials.iloc[compared]), far)
         if criterion.limits == DEFAULT.limits:
             searched = own[:CEILING_PROBLEMS]
             inside = np.isin(code, searched)
-            lowest = fits.rivals(list(trials["problem"].cat.categories[searched]))
+            lowest = fits.rivals(list(ids[searched]))
             ratios[inside] = lowest[np.searchsorted(searched, code[inside])]
     return trials.assign(as_good=as_good, rival_ratio=ratios)
 

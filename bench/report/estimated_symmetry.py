@@ -42,15 +42,16 @@ def add_estimated_symmetry(loaded: RunData, replay: ProblemReplay, trials: pd.Da
     import pandas as pd
 
     names, errors = np.full(len(trials), "", dtype=object), np.full(len(trials), np.nan)
-    poses, answered = poses_of(loaded, trials), (trials["status"] == "ok").to_numpy()
-    place = pd.Index(loaded.problems["problem"].astype(str)).get_indexer(pd.Index(trials["problem"].astype(str)))
+    ids, answered = trials["problem"].cat, (trials["status"] == "ok").to_numpy()
+    place = pd.Index(loaded.problems["problem"]).get_indexer(ids.categories)[ids.codes]
     for group, frame, rows in _estimated_objects(loaded, replay, trials):
         names[rows], errors[rows] = group, np.inf
         for part in metrics.chunks(len(rows)):
             own = rows[part][answered[rows[part]]]
             scenes = loaded.scenes.take(place[own])
             A = scenes.source_pose @ frame
-            errors[own] = metrics.rmse_symmetric_of_moments(poses[own], scenes.truth, A, scenes.moments, group)
+            poses = poses_of(loaded, trials.iloc[own])
+            errors[own] = metrics.rmse_symmetric_of_moments(poses, scenes.truth, A, scenes.moments, group)
     return trials.assign(symmetry_estimated=names, rmse_symmetric_estimated=errors)
 
 

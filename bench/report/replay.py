@@ -134,7 +134,8 @@ class ProblemReplay:
 def poses_of(loaded: RunData, trials: pd.DataFrame) -> NDArray[np.float64]:
     """Return the poses (B, 4, 4) of trials (rows of `aggregate.trials`, by index), NaN where missing."""
     accuracy = np.flatnonzero(loaded.outcomes["phase"] == "accuracy")
-    poses = loaded.outcomes[POSE_COLUMNS].to_numpy()[accuracy[trials.index.to_numpy()]]
+    rows = loaded.outcomes[POSE_COLUMNS].take(accuracy[trials.index.to_numpy()])
+    poses = np.array(rows, dtype=np.float64, order="C")
     poses[(trials["status"] != "ok").to_numpy()] = np.nan
     return poses.reshape(-1, 4, 4)
 

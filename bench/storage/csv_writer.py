@@ -52,21 +52,22 @@ def _words(column: pd.Series[Any]) -> list[bytes] | None:
 
     if not isinstance(column.dtype, pd.CategoricalDtype):
         return None
-    return [*(_quoted(str(word)) for word in column.cat.categories), b""]
+    return [*(_quoted(str(word)) for word in column.cat.categories.tolist()), b""]
 
 
 def _text(block: pd.Series[Any], words: list[bytes] | None) -> list[bytes]:
     if words is not None:
-        return [words[code] for code in block.cat.codes.tolist()]
+        return list(map(words.__getitem__, block.cat.codes.tolist()))
     if block.dtype.kind in "iub":
         numbers = block.tolist()
         known = {value: str(value).encode() for value in set(numbers)}
         return list(map(known.__getitem__, numbers))
-    return [b"" if text is None or text != text else _quoted(str(text)) for text in block.to_numpy(dtype=object)]
+    return [b"" if text is None or text != text else _quoted(str(text)) for text in block.tolist()]
 
 
 def _quoted(text: str) -> bytes:
-    text = guarded(text)
+    if text.startswith(_FORMULA):
+        text = guarded(text)
     if "," in text or '"' in text or "\n" in text or "\r" in text:
         text = '"' + text.replace('"', '""') + '"'
     return text.encode(errors="backslashreplace")
