@@ -1,8 +1,9 @@
 """Put single faults into copies of the code and print the share that the tests catch, by kind and by file.
 
-    python -m performance.mutants [--sample N] [--per-file N] [--only TEXT] [--list]
+    python -m performance.mutants [--sample N] [--per-file N] [--draw N] [--only TEXT] [--processes N] [--list]
 
-Samples are disjoint: sample 1 consists of other faults than sample 0. See docs/contributing.md.
+Samples are disjoint: sample 1 consists of other faults than sample 0. `--draw` draws at random, with the sample as the seed. See
+docs/contributing.md.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import argparse
 import contextlib
 import hashlib
 import importlib
+import itertools
 import json
 import os
+import random
 import shutil
 import signal
 import sys
@@ -35,13 +38,16 @@ PRELOADED = ("numpy", "pandas", "scipy.stats", "scipy.spatial", "matplotlib.figu
 EVALUATION, REPORT, EXECUTION = "tests/bench/evaluation", "tests/bench/report", "tests/bench/execution"
 DOCTESTS = "tests/test_doctests.py::test_examples_give_the_documented_results"
 CLOCK = f"{EXECUTION}/test_time_of_calls.py"
+ISOLATION, STORAGE = "tests/bench/isolation", "tests/bench/storage"
+METHODS, GEOMETRY = "tests/methods", "tests/methods/geometry"
 SHOWN = f"{EVALUATION}/test_shown_statistics.py"
 NUMBERS = f"{REPORT}/test_shown_numbers.py"
 PINNED = "tests/datasets/test_determinism.py::test_digests_are_pinned"
 LAWS = ["tests/datasets/test_laws.py", "tests/datasets/test_problems.py", PINNED]
 STATED = "tests/test_numbers_of_docs.py"
-PARAMETERS = "tests/methods/test_parameters.py"
-DEFAULTS = "tests/methods/test_reference_parameters.py"
+KERNELS = f"{METHODS}/native/test_build.py"
+PARAMETERS = f"{METHODS}/test_parameters.py"
+DEFAULTS = f"{METHODS}/test_reference_parameters.py"
 TESTS = {
     "bench/evaluation/metrics.py": [
         f"{EVALUATION}/test_metrics.py",
@@ -66,21 +72,27 @@ TESTS = {
     ],
     "bench/evaluation/clusters.py": [f"{EVALUATION}/test_clusters.py"],
     "bench/evaluation/fit.py": [f"{EVALUATION}/test_fit.py", STATED],
+    "bench/evaluation/loader.py": [f"{EVALUATION}/test_loader.py", f"{EVALUATION}/test_recomputed.py"],
+    "bench/evaluation/protocols.py": [f"{EVALUATION}/test_protocols.py", f"{REPORT}/test_published.py"],
     "datasets/conditions.py": [*LAWS, "tests/datasets/test_visibility.py"],
     "datasets/problems.py": LAWS,
     "datasets/poses.py": [f"{DOCTESTS}[datasets.poses]", *LAWS],
     "datasets/visibility.py": ["tests/datasets/test_visibility.py", PINNED],
-    "bench/storage/database.py": ["tests/bench/storage/test_database.py"],
-    "bench/storage/csv_writer.py": ["tests/bench/storage/test_csv_writer.py"],
-    "bench/storage/outcome.py": ["tests/bench/storage/test_outcome.py"],
+    "bench/storage/database.py": [f"{STORAGE}/test_database.py"],
+    "bench/storage/csv_writer.py": [f"{STORAGE}/test_csv_writer.py"],
+    "bench/storage/outcome.py": [f"{STORAGE}/test_outcome.py"],
+    "bench/storage/pose.py": [f"{STORAGE}/test_pose.py", f"{STORAGE}/test_outcome.py"],
+    "bench/storage/union.py": [f"{REPORT}/test_merge.py"],
     "bench/execution/timing.py": [CLOCK, f"{EXECUTION}/test_timing.py"],
     "bench/execution/pool_worker.py": [CLOCK, f"{EXECUTION}/test_pool_worker.py", f"{EXECUTION}/test_batch.py"],
-    "bench/isolation/process.py": [CLOCK, "tests/bench/isolation/test_process.py"],
-    "bench/isolation/measure.py": ["tests/bench/isolation/test_server.py", CLOCK],
+    "bench/isolation/fork_server.py": [f"{ISOLATION}/test_fork_server.py", f"{ISOLATION}/test_process.py"],
+    "bench/isolation/received.py": [f"{ISOLATION}/test_received.py"],
+    "bench/isolation/process.py": [CLOCK, f"{ISOLATION}/test_process.py"],
+    "bench/isolation/measure.py": [f"{ISOLATION}/test_server.py", CLOCK],
     "bench/isolation/server.py": [
-        "tests/bench/isolation/test_server.py",
+        f"{ISOLATION}/test_server.py",
         CLOCK,
-        "tests/bench/isolation/test_process.py",
+        f"{ISOLATION}/test_process.py",
     ],
     "bench/report/ranking.py": [f"{REPORT}/test_ranking.py", SHOWN, f"{REPORT}/test_terminal.py"],
     "bench/report/recommendation.py": [NUMBERS, f"{REPORT}/test_terminal.py"],
@@ -88,13 +100,51 @@ TESTS = {
     "bench/report/terminal.py": [NUMBERS, f"{REPORT}/test_terminal.py"],
     "bench/report/figures.py": [NUMBERS, f"{REPORT}/test_figures.py"],
     "bench/report/interactive.py": [NUMBERS, SHOWN, f"{REPORT}/test_terminal.py"],
-    "methods/icp.py": [DEFAULTS, PARAMETERS, "tests/methods/test_layout.py", "tests/methods/test_icp.py"],
-    "methods/fgr.py": [DEFAULTS, PARAMETERS, "tests/methods/test_layout.py", "tests/methods/test_geometric_methods.py"],
-    "methods/pca.py": [DEFAULTS, "tests/methods/test_pca.py", PARAMETERS],
-    "methods/geometry/icp.py": ["tests/methods/geometry/test_icp.py", "tests/methods/test_icp.py"],
-    "methods/geometry/ransac.py": ["tests/methods/geometry/test_ransac.py", PARAMETERS],
-    "methods/geometry/features.py": [DEFAULTS, "tests/methods/geometry/test_features.py", PARAMETERS],
-    "methods/learned/base.py": [DEFAULTS, PARAMETERS, "tests/methods/learned/test_base.py"],
+    "bench/report/as_good.py": [f"{REPORT}/test_as_good.py"],
+    "bench/report/estimated_symmetry.py": [f"{REPORT}/test_estimated_symmetry.py", NUMBERS],
+    "bench/report/merge.py": [f"{REPORT}/test_merge.py"],
+    "bench/report/risk_coverage.py": [f"{REPORT}/test_risk_coverage.py"],
+    "bench/report/selection.py": [f"{REPORT}/test_selection.py"],
+    "bench/report/site.py": [f"{REPORT}/test_site.py"],
+    "bench/report/solve_again.py": [f"{REPORT}/test_verify.py"],
+    "bench/report/verify.py": [f"{REPORT}/test_verify.py", f"{REPORT}/test_merge.py"],
+    "methods/icp.py": [DEFAULTS, PARAMETERS, f"{METHODS}/test_layout.py", f"{METHODS}/test_icp.py"],
+    "methods/fgr.py": [DEFAULTS, PARAMETERS, f"{METHODS}/test_layout.py", f"{METHODS}/test_geometric_methods.py"],
+    "methods/pca.py": [DEFAULTS, f"{METHODS}/test_pca.py", PARAMETERS],
+    "methods/deepgmr_scans.py": [f"{METHODS}/test_deepgmr_scans.py", DEFAULTS, PARAMETERS],
+    "methods/sc2_pcr.py": [DEFAULTS, f"{METHODS}/test_match_methods.py", PARAMETERS],
+    "methods/so3_grid.py": [DEFAULTS, f"{METHODS}/test_so3_grid.py", PARAMETERS],
+    "methods/teaser.py": [DEFAULTS, f"{METHODS}/test_teaser.py", f"{GEOMETRY}/test_features.py"],
+    "methods/native/build.py": [KERNELS, f"{METHODS}/native/test_rri.py", f"{METHODS}/native/test_teaser.py"],
+    "methods/native/clique.py": [KERNELS, f"{METHODS}/native/test_clique.py"],
+    "methods/native/fpfh.py": [KERNELS, f"{GEOMETRY}/test_fpfh.py"],
+    "methods/native/rri.py": [KERNELS, f"{METHODS}/native/test_rri.py"],
+    "methods/native/search.py": [KERNELS, f"{GEOMETRY}/test_search.py", f"{METHODS}/test_so3_grid.py"],
+    "methods/native/teaser.py": [f"{METHODS}/native/test_teaser.py", f"{METHODS}/test_teaser.py"],
+    "methods/geometry/compatibility.py": [f"{GEOMETRY}/test_compatibility.py", f"{METHODS}/test_match_methods.py"],
+    "methods/geometry/compatible_matches.py": [DEFAULTS, f"{METHODS}/test_match_methods.py"],
+    "methods/geometry/fpfh.py": [f"{GEOMETRY}/test_fpfh.py", DEFAULTS],
+    "methods/geometry/hgmm.py": [f"{GEOMETRY}/test_hgmm.py", f"{METHODS}/test_hgmr.py"],
+    "methods/geometry/learned_matches.py": [f"{GEOMETRY}/test_learned_matches.py", PARAMETERS],
+    "methods/geometry/partial_icp.py": [f"{GEOMETRY}/test_partial_icp.py", DEFAULTS],
+    "methods/geometry/patches.py": [f"{GEOMETRY}/test_patches.py", f"{GEOMETRY}/test_learned_matches.py"],
+    "methods/geometry/principal_axes.py": [f"{GEOMETRY}/test_principal_axes.py", f"{METHODS}/test_pca.py"],
+    "methods/geometry/search.py": [f"{GEOMETRY}/test_search.py", f"{METHODS}/test_so3_grid.py", DEFAULTS],
+    "methods/geometry/settings.py": [f"{GEOMETRY}/test_settings.py", f"{GEOMETRY}/test_partial_icp.py"],
+    "methods/geometry/verification.py": [f"{GEOMETRY}/test_verification.py", DEFAULTS],
+    "methods/geometry/viewpoint.py": [f"{GEOMETRY}/test_viewpoint.py", DEFAULTS],
+    "methods/geometry/icp.py": [f"{GEOMETRY}/test_icp.py", f"{METHODS}/test_icp.py"],
+    "methods/geometry/ransac.py": [f"{GEOMETRY}/test_ransac.py", PARAMETERS],
+    "methods/geometry/features.py": [DEFAULTS, f"{GEOMETRY}/test_features.py", PARAMETERS],
+    "methods/learned/base.py": [DEFAULTS, PARAMETERS, f"{METHODS}/learned/test_base.py"],
+    "methods/learned/described_scans.py": [f"{METHODS}/test_deepgmr_scans.py", DEFAULTS],
+    "methods/learned/descriptor.py": [f"{GEOMETRY}/test_learned_matches.py", f"{METHODS}/nn/test_descriptor.py"],
+    "methods/learned/external.py": [f"{METHODS}/learned/test_external.py"],
+    "methods/learned/gmr.py": [f"{METHODS}/learned/test_gmr.py", f"{METHODS}/test_deepgmr.py", DEFAULTS],
+    "methods/learned/training.py": [f"{METHODS}/learned/test_training.py"],
+    "methods/learned/training_config.py": [f"{METHODS}/learned/test_training_config.py"],
+    "methods/learned/training_data.py": [f"{METHODS}/learned/test_training_data.py"],
+    "methods/learned/weights.py": [f"{METHODS}/learned/test_weights.py", f"{METHODS}/learned/test_base.py"],
 }
 """Tests by the file whose faults they should catch; those that catch most come first."""
 
@@ -129,6 +179,24 @@ def sample(number: int, per_file: int, only: str) -> list[Fault]:
     return [fault for faults in chosen for fault in faults]
 
 
+def draw(count: int, seed: int, only: str) -> list[Fault]:
+    """Return faults drawn at random: folders take turns, and so do the kinds of a folder's faults."""
+    by_folder: dict[str, dict[str, list[Fault]]] = {}
+    for fault in (fault for file in TESTS if only in file for fault in faults_of(ROOT, file)):
+        by_folder.setdefault(str(Path(fault.file).parent), {}).setdefault(fault.kind, []).append(fault)
+    rng = random.Random(seed)
+    turns = (
+        _in_turn([rng.sample(by_kind[kind], len(by_kind[kind])) for kind in rng.sample(sorted(by_kind), len(by_kind))])
+        for by_kind in by_folder.values()
+    )
+    return _in_turn(list(turns))[:count]
+
+
+def _in_turn(lists: list[list[Fault]]) -> list[Fault]:
+    """Return the first fault of each list, then the second ones, and so on."""
+    return [fault for turn in itertools.zip_longest(*lists) for fault in turn if fault]
+
+
 def digests(fault: Fault) -> tuple[str, str]:
     """Return the digests of the code with a fault and of the tests that should catch it."""
     if fault.file in TESTS:
@@ -157,14 +225,16 @@ def tests_of(fault: Fault) -> list[str]:
     return TESTS.get(fault.file, [fault.file])
 
 
-def run_all(faults: list[Fault], plain: dict[str, float]) -> Iterator[tuple[Fault, bool, float]]:
-    """Run the tests of each fault in a separate process, two at a time.
+def run_all(
+    faults: list[Fault], plain: dict[str, float], processes: int = WORKERS
+) -> Iterator[tuple[Fault, bool, float]]:
+    """Run the tests of each fault in a separate process, `processes` at a time.
 
     `plain` has the seconds of each test without a fault. Yields faults in the order in which they end, whether a test failed or
     did not end, and the seconds.
     """
     with tempfile.TemporaryDirectory() as place:
-        folders = [Path(place) / str(number) for number in range(min(WORKERS, len(faults)))]
+        folders = [Path(place) / str(number) for number in range(min(processes, len(faults)))]
         for folder in folders:
             shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".git", ".venv", "__pycache__", "build"))
         waiting, running = deque(faults), dict[int, Running]()
@@ -243,7 +313,7 @@ def _kill(pid: int) -> None:
 
 
 def results_of(
-    faults: list[Fault], known: dict[tuple[str, str], Result], plain: dict[str, float] | None = None
+    faults: list[Fault], known: dict[tuple[str, str], Result], plain: dict[str, float], processes: int = WORKERS
 ) -> Iterator[Result]:
     """Yield the results of faults: the known ones, and the others as they are computed, which are stored.
 
@@ -254,9 +324,10 @@ def results_of(
     caught = {code: result for (code, _), result in known.items() if result.caught}
     old = {fault: known.get(key) or caught.get(key[0]) for fault, key in keys.items()}
     yield from (result._replace(fault=fault) for fault, result in old.items() if result)
+    new = [fault for fault, result in old.items() if not result]
     RESULTS.parent.mkdir(exist_ok=True)
     with RESULTS.open("a", encoding="utf-8") as file:
-        for fault, failed, seconds in run_all([fault for fault, result in old.items() if not result], plain or {}):
+        for fault, failed, seconds in run_all(new, plain, processes):
             result = Result(fault, *keys[fault], failed, round(seconds, 1))
             file.write(json.dumps(result._asdict()) + "\n")
             file.flush()
@@ -280,6 +351,10 @@ def _arguments() -> Any:
     parser = argparse.ArgumentParser(description="Put single faults into copies of the code; print the share caught.")
     parser.add_argument("--sample", type=int, default=0, help="number of the sample; samples are disjoint")
     parser.add_argument("--per-file", type=int, default=PER_FILE, help="faults of each file")
+    parser.add_argument(
+        "--draw", type=int, default=0, help="draw this many faults at random, with the sample as the seed"
+    )
+    parser.add_argument("--processes", type=int, default=WORKERS, help="tests that run at a time")
     parser.add_argument("--only", default="", help="only files whose path contains this text")
     parser.add_argument("--list", action="store_true", help="list the faults and run nothing")
     return parser.parse_args()
@@ -288,7 +363,10 @@ def _arguments() -> Any:
 def main() -> int:
     """Run a sample of faults; return 1 if the share is below `LEAST`."""
     arguments = _arguments()
-    faults = sample(arguments.sample, arguments.per_file, arguments.only)
+    if arguments.draw:
+        faults = draw(arguments.draw, arguments.sample, arguments.only)
+    else:
+        faults = sample(arguments.sample, arguments.per_file, arguments.only)
     if arguments.list:
         for fault in faults:
             print(f"{fault.file}:{fault.line} {fault.kind}: {fault.before} -> {fault.after}")
@@ -299,12 +377,12 @@ def main() -> int:
         importlib.import_module(name)
     tests = dict.fromkeys(test for fault in faults for test in TESTS[fault.file])
     plain: dict[str, float] = {}
-    for result in results_of([without_fault(test) for test in tests], known_results()):
+    for result in results_of([without_fault(test) for test in tests], known_results(), plain, arguments.processes):
         if result.caught:
             sys.exit(f"{result.fault.file} fails without a fault; run it")
         plain[result.fault.file] = result.seconds
     results = []
-    for result in results_of(faults, known_results(), plain):
+    for result in results_of(faults, known_results(), plain, arguments.processes):
         results.append(result)
         fault, endless = result.fault, result.caught and result.seconds >= limit_of(result.fault, plain)
         if endless or not result.caught:

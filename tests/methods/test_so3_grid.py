@@ -10,6 +10,7 @@ from common.errors import InputError
 from datasets.problems import ProblemKey, make_problem
 from datasets.registry import DataRegistry
 from methods.base import NoSolution
+from methods.geometry import search
 from methods.geometry.search import Cloud, Pair
 from methods.native import search as native
 from methods.so3_grid import So3Grid, _local_distance, _rmse
@@ -85,6 +86,24 @@ def test_crops_with_little_overlap_at_any_rotation(seed: int) -> None:
     found = solve(method, source.astype(np.float32), moved(T, target))
     assert rmse(found, T, points) < 0.1
     assert method.scratch.notes["spacings"] > 1.2 or method.scratch.notes["local"] > 1.8
+
+
+@pytest.mark.parametrize("used", range(2))
+def test_each_direction_of_a_sweep_alone_proposes_the_true_pose(monkeypatch: pytest.MonkeyPatch, used: int) -> None:
+    """Points of the source in the field of the target, or those of the target in that of the source."""
+    directions, usual = iter(range(2)), search.sweep
+
+    def sweep(*arguments):  # type: ignore[no-untyped-def]
+        sums, shifts = usual(*arguments)
+        return sums + 10**6 * (next(directions) != used), shifts
+
+    monkeypatch.setattr(search, "sweep", sweep)
+    T, points = np.eye(4), tapered(300)
+    T[:3, :3], T[:3, 3] = search.rotations(400)[9], (0.3, -0.2, 0.15)
+    method = So3Grid(rotations=400, views=5)
+    method.begin(0)
+    proposed = method._sweep(Pair(Cloud(points), Cloud(moved(T, tapered(300, 1)).astype(np.float64))))
+    assert rmse(proposed[0], T, points) < 0.1
 
 
 def test_local_distances_are_those_of_neighbours() -> None:

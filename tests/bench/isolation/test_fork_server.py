@@ -80,6 +80,12 @@ def test_a_copy_that_is_closed_ends_and_the_others_go_on(start):
         second.process.wait(0.01)
 
 
+def test_a_copy_that_gets_no_more_requests_ends_as_a_process_that_succeeded(start):
+    child = start("identity")
+    child._requests.close()
+    assert child.process.wait(FAULT_S) == 0
+
+
 def test_copies_end_with_their_server_and_processes_start_without_it_afterwards(start, monkeypatch):
     monkeypatch.setattr(fork_server, "_servers", {})
     child = start("identity")

@@ -76,6 +76,15 @@ def test_a_signal_whose_handler_takes_longer_than_a_look_does_not_stretch_the_de
         child.close()
 
 
+def test_a_time_out_ends_a_call_before_the_next_look_at_its_process(monkeypatch):
+    monkeypatch.setattr(process_module, "POLL_INTERVAL_S", FAULT_S)
+    child = MethodProcess(MethodSetup(spec("slow[seconds=60]", PLUGINS), "blobs"), Limits(0.1, 4))
+    assert child.start().status == "ok"
+    begun = time.monotonic()
+    assert child.register(CLOUD, CLOUD, 0).status == "timeout"
+    assert time.monotonic() - begun < FAULT_S / 2
+
+
 class ShortTimeout(MethodProcess):
     """A process with a short limit only for the call that never ends."""
 

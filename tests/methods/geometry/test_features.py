@@ -10,10 +10,12 @@ from scipy.spatial.distance import cdist
 from scipy.spatial.transform import Rotation
 
 from common.errors import InputError
-from methods.base import NoSolution, rigid
+from methods.base import NoSolution, Unavailable, rigid
 from methods.fgr import Fgr
+from methods.geometry import fpfh
 from methods.geometry.features import _deviations, nearest_rotation, normals, radius, unit_pair
 from methods.geometry.open3d_bridge import open3d, point_cloud
+from tests.catalog import build
 from tests.methods.clouds import lumpy, turned_pair
 
 
@@ -51,6 +53,16 @@ def test_the_radius_is_numpys_quantile(n: int) -> None:
 def test_three_points_are_enough_for_the_check() -> None:
     corners = np.eye(3, dtype=np.float32)
     assert unit_pair(corners, corners).source.shape == (3, 3)
+
+
+@pytest.mark.parametrize("name", ["fgr", "ransac10k", "sc2_pcr", "turbo_reg", "mac", "teaser"])
+def test_setup_notes_which_code_computes_the_features(name: str) -> None:
+    method = build(name)
+    try:
+        method.setup("cpu", 0, "shapes40")
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    assert method.scratch.notes["features"] == fpfh.implementation()
 
 
 @pytest.mark.parametrize("orientation", ["outward", "tangent_plane"])
