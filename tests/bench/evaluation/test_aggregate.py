@@ -1,4 +1,5 @@
 import io
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -229,10 +230,11 @@ def test_parquet_has_the_tables_with_their_types(loaded_for_parquet, tmp_path):
         )
 
 
-def test_parquet_without_pyarrow_is_one_line(monkeypatch):
+@pytest.mark.parametrize("call", [aggregate.require_parquet, lambda: aggregate.write_parquet({}, Path())])
+def test_parquet_without_pyarrow_is_one_line(monkeypatch, call):
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(InputError, match="--parquet: package pyarrow is missing; pip install pyarrow"):
-        aggregate.require_parquet()
+        call()
 
 
 @pytest.fixture

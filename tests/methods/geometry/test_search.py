@@ -147,6 +147,18 @@ def test_separate_of_the_kernel_is_that_of_numpy(monkeypatch: pytest.MonkeyPatch
     assert len(ours[0]) > len(ours[1]) > 1
 
 
+@pytest.mark.parametrize(
+    ("given", "processors", "expected"),
+    [("", 3, 3), ("", 64, search.MAX_WORKERS), ("", None, 1), ("7", 3, 7), ("0", 3, 1)],
+)
+def test_threads_are_those_given_or_one_per_processor(
+    monkeypatch: pytest.MonkeyPatch, given: str, processors: int | None, expected: int
+) -> None:
+    monkeypatch.setenv("BENCH_THREADS", given)
+    monkeypatch.setattr("os.cpu_count", lambda: processors)
+    assert search.threads() == expected
+
+
 def test_results_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     clouds, results = (lumpy(200), lumpy(210, 1)), []
     for threads in ("1", "3"):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import zipfile
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +17,7 @@ from scipy.spatial.transform import Rotation
 from methods.base import NoSolution, Unavailable, rigid
 from methods.native import teaser as native
 from methods.teaser import Teaser
-from tests.methods.clouds import turned_pair
+from tests.methods.clouds import pose, turned_pair
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +50,56 @@ def test_no_agreeing_matches_is_no_solution(teaser: Teaser) -> None:
     for bad in (source[:0], source[:2], np.full_like(source, np.nan)):
         with pytest.raises(NoSolution):
             teaser.register(bad, target)
+
+
+IDENTITY, ORIGIN = np.eye(3), np.zeros(3)
+
+
+@pytest.mark.parametrize(("solution", "match"), [
+    ((IDENTITY, ORIGIN, 3, True), None),
+    ((IDENTITY, ORIGIN, 2, True), "has 2; a pose needs 3"),
+    ((IDENTITY, ORIGIN, 3, False), "invalid"),
+    ((np.where(IDENTITY > 0, 1, np.inf), ORIGIN, 3, True), "invalid"),
+    ((IDENTITY, np.array([0, 0, np.nan]), 3, True), "invalid"),
+])  # fmt: skip
+def test_only_valid_finite_solutions_of_three_matches_are_poses(
+    monkeypatch: pytest.MonkeyPatch, solution: native.Solution, match: str | None
+) -> None:
+    monkeypatch.setattr(native, "_solve_shim", lambda *_: solution)
+    monkeypatch.setattr(native, "_solve_module", lambda *_: solution)
+    with pytest.raises(NoSolution, match=match) if match else nullcontext():
+        T, clique = native.solve(ORIGIN[None], ORIGIN[None], 0.1, 1.0)
+        assert np.array_equal(T, np.eye(4)) and clique == 3
+
+
+def test_an_installed_module_is_used_with_the_settings_of_the_shim(monkeypatch: pytest.MonkeyPatch) -> None:
+    truth, given = pose(2), []
+
+    class Solver:
+        Params = SimpleNamespace
+
+        def __init__(self, params: SimpleNamespace) -> None:
+            given.append(vars(params))
+
+        def solve(self, *clouds: np.ndarray) -> None:
+            given.extend(clouds)
+
+        def getSolution(self) -> SimpleNamespace:
+            return SimpleNamespace(rotation=truth[:3, :3], translation=truth[:3, 3], valid=True)
+
+        def getInlierMaxClique(self) -> list[int]:
+            return [4, 2, 7, 1]
+
+    monkeypatch.setitem(sys.modules, "teaserpp_python", SimpleNamespace(RobustRegistrationSolver=Solver))
+    monkeypatch.setattr(native.importlib.util, "find_spec", lambda name: name == "teaserpp_python")
+    p, q = np.random.default_rng(0).normal(size=(2, 9, 3))
+    native.prepare()  # builds nothing
+    T, clique = native.solve(p, q, 0.02, 3.0)
+    assert np.array_equal(T, truth) and clique == 4
+    known = {"noise_bound": 0.02, "clique_seconds": 3.0, "false": False}
+    lines = re.findall(r"params\.(\w+) = (\S+);", native.SHIM.read_text(encoding="utf-8"))
+    assert given[0] == {name: known[value] if value in known else float(value) for name, value in lines}
+    assert np.array_equal(given[1], p.T) and np.array_equal(given[2], q.T)
 
 
 def test_it_prints_nothing(teaser: Teaser, capfd: pytest.CaptureFixture[str]) -> None:
@@ -107,10 +160,29 @@ def test_unpacking_stays_in_its_folder(tmp_path: Path) -> None:
         archive.writestr(f"{native.PREFIX}/include/a.h", "1")
         archive.writestr(f"{native.PREFIX}/include/../../../escaped.h", "2")
         archive.writestr("other.py", "3")
+        for library in ("libother.so", *native.LIBRARIES):
+            archive.writestr(f"{native.PREFIX}/lib/{library}", library)
     native.unpack(wheel, tmp_path / "out" / "in")
     assert {f.name for f in tmp_path.rglob("*.h")} == {"a.h", "escaped.h"}
     assert all((tmp_path / "out" / "in") in f.parents for f in tmp_path.rglob("*.h"))
     assert not list(tmp_path.rglob("other.py"))
+    libraries = {file.name: file.read_text() for file in (tmp_path / "out" / "in" / native.PREFIX / "lib").iterdir()}
+    assert libraries == {name: name for name in native.LIBRARIES}
+
+
+def test_the_shim_is_compiled_beside_copies_of_the_libraries(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    calls = []
+    monkeypatch.setattr(native.build, "compile_shared", lambda *arguments: calls.append(arguments))
+    (tmp_path / "prefix" / "lib").mkdir(parents=True)
+    for name in native.LIBRARIES:
+        (tmp_path / "prefix" / "lib" / name).write_text(name)
+    native.compile_shim(tmp_path / "prefix", tmp_path / "built")
+    assert {file.name: file.read_text() for file in (tmp_path / "built").iterdir()} == {
+        name: name for name in native.LIBRARIES
+    }
+    ((source, into, options, _),) = calls
+    assert (source, into) == (native.SHIM, tmp_path / "built" / native.LIBRARY)
+    assert {str(tmp_path / "prefix" / "include"), str(tmp_path / "built"), "-Wl,-rpath,$ORIGIN"} < {*options}
 
 
 def test_the_command_says_where_or_why() -> None:
