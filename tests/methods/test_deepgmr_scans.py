@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,9 +11,10 @@ import torch
 
 from common.errors import InputError
 from datasets.problems import ProblemKey
-from methods.base import NoSolution
+from methods import deepgmr_scans
+from methods.base import NoSolution, Unavailable
 from methods.deepgmr_scans import WEIGHTS, DeepGMRScans
-from methods.learned import described_scans
+from methods.learned import described_scans, descriptor
 from methods.learned.weights import WEIGHTS_FOLDER
 from methods.nn.gmm import point_loss
 from methods.nn.scan_gmr import Components, Features, ScanGmrConfig, ScanGmrNet, best_of_sets, closed_form
@@ -130,6 +131,14 @@ def test_the_trained_method_follows_the_motion_of_both_clouds() -> None:
     assert np.abs(answers[0] - answers[1]).max() < 0.05
     with pytest.raises(NoSolution):
         method.register(source[:2].astype(np.float32), target.astype(np.float32))
+
+
+@pytest.mark.parametrize("missing", [deepgmr_scans, descriptor])
+def test_it_needs_the_weights_of_both_networks(monkeypatch: pytest.MonkeyPatch, missing: ModuleType) -> None:
+    DeepGMRScans.check_available()
+    monkeypatch.setattr(missing, "WEIGHTS", WEIGHTS_FOLDER / "absent.safetensors")
+    with pytest.raises(Unavailable, match=r"^absent\.safetensors is not in .* --name absent$"):
+        DeepGMRScans.check_available()
 
 
 def test_weights_of_another_method_are_refused() -> None:

@@ -230,6 +230,14 @@ def test_parquet_has_the_tables_with_their_types(loaded_for_parquet, tmp_path):
         )
 
 
+def test_texts_of_trials_are_categories_and_the_rest_are_numbers(loaded_for_parquet):
+    trials = aggregate.trials(loaded_for_parquet)
+    for name in ("object", "category", "status", "symmetry", "method"):
+        assert isinstance(trials[name].dtype, pd.CategoricalDtype), name
+    for name in ("angle_deg", "translation", "overlap", "time_ms", *metrics.COLUMNS):
+        assert trials[name].dtype.kind == "f", name
+
+
 @pytest.mark.parametrize("call", [aggregate.require_parquet, lambda: aggregate.write_parquet({}, Path())])
 def test_parquet_without_pyarrow_is_one_line(monkeypatch, call):
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)

@@ -2,10 +2,14 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
+import psutil
 import pytest
 
 from bench.isolation import process as process_module
@@ -204,6 +208,19 @@ def test_a_process_over_its_memory_limit_is_ended(picky):
     assert picky.call(call).status == "out_of_memory" and picky.process is None
     picky.limits = usual
     assert [picky.call(call).status for _, call in calls(1)] == ["ok"]
+
+
+def test_memory_is_that_of_the_process_and_of_those_it_started(child):
+    process = psutil.Process(child.process.pid)
+    assert child._memory_gb() == pytest.approx(process.memory_info().rss / 1e9, rel=0.1)
+    started = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    child.process, own = SimpleNamespace(pid=os.getpid()), child.process
+    try:
+        below = [psutil.Process(), *psutil.Process().children(recursive=True)]
+        assert child._memory_gb() == pytest.approx(sum(each.memory_info().rss for each in below) / 1e9, rel=0.1)
+    finally:
+        child.process = own
+        started.communicate()
 
 
 def test_memory_counts_with_what_the_process_held_before(picky, monkeypatch):

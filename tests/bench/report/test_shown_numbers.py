@@ -534,6 +534,8 @@ def test_recall_against_time_shows_both_with_the_interval(frames):
         (segment,) = bars.get_segments()
         assert segment[:, 1].tolist() == pytest.approx([row["recall_low"], row["recall_high"]])
     assert {text.get_text() for text in axes.texts} == {"a", "b", "c"}
+    assert interactive.pareto(rows, advice)["labels"]  # as in the figure; curves have a legend
+    assert not interactive.cdf(frames["cdf"], rows, CRITERION).get("labels")
 
 
 def test_every_figure_with_data_is_drawn_once_under_its_own_name(frames, tmp_path):

@@ -36,6 +36,20 @@ def test_lengths_of_partial_scans_grow_with_the_resolution(kind: DataKind) -> No
         assert getattr(coarse, name) == pytest.approx(2 * getattr(fine, name))
 
 
+def test_settings_of_partial_scans_are_those_of_the_committed_runs() -> None:
+    """Radii of normals and features and the distance of inliers in voxels; other values make other methods of those compared."""
+    edge, cloud = 0.04, grid(0.04)
+    for kind, voxels, orientation in (
+        (DataKind.SCANS, (2, 5, 2), "viewpoint"),
+        (DataKind.RANGE_IMAGES, (3, 8, 1.5), "outward"),
+    ):
+        normal, feature, distance = (edge * count for count in voxels)
+        settings = feature_settings(kind, cloud, cloud)
+        lengths = (settings.normal_radius, settings.feature_radius, settings.distance)
+        assert lengths == pytest.approx((normal, feature, distance))
+        assert (settings.feature_neighbours, settings.orientation) == (400, orientation)
+
+
 def test_given_settings_take_precedence() -> None:
     source, target, _ = turned_pair(30)
     method = Ransac(voxel=0.2, feature_radius=0.7, orientation="none")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 import pytest
 
@@ -36,3 +37,38 @@ def test_presets_and_options() -> None:
 def test_bad_options(words: tuple[str, ...], message: str) -> None:
     with pytest.raises(InputError, match=message):
         settings_of(parsed(*words))
+
+
+OTHER = {
+    "method": "dcp",
+    "preset": "smoke",
+    "dataset": "rooms",
+    "condition": "clean",
+    "sampler": "euler45",
+    "seed": 7,
+    "steps": 8,
+    "batch": 9,
+    "points": (10, 11),
+    "lr": 0.5,
+    "validate_every": 12,
+    "precision": "float32",
+    "device": "cpu",
+    "threads": 13,
+    "name": "other",
+    "start": "first.safetensors",
+    "checkpoints": Path("kept"),
+    "weights": Path("final"),
+}
+"""Another value of each option."""
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_every_option_reaches_the_settings_and_the_command_that_repeats_a_run(name: str) -> None:
+    words = ["dcp" if name == "method" else "deepgmr"]
+    if name != "method":
+        value = OTHER[name]
+        words += [f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, tuple) else (value,))]
+    options = parsed(*words)
+    settings = settings_of(options)
+    assert getattr(settings if hasattr(settings, name) else options, name) == OTHER[name]
+    assert settings_of(parsed(*command_of(settings).removeprefix("bench.py train ").split())) == settings
