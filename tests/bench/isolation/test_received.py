@@ -35,6 +35,15 @@ def test_what_is_no_reply_is_refused(data):
         received.parse_reply(data, 3, 7)
 
 
+@pytest.mark.parametrize("elapsed_s", [0.02, 4.0])
+def test_no_stage_is_longer_than_the_call_or_negative(elapsed_s):
+    """Seconds by the clock of this process, milliseconds by that of the method's."""
+    for share, kept in ((0.0, True), (0.99, True), (1.01, False), (-0.01, False)):
+        stages = {"a": 0.0, "b": 1e3 * elapsed_s * share}
+        reply = received.bound_time(Reply(pairs=[PairReply()], time_ms=990 * elapsed_s, stages=stages), elapsed_s, 0.0)
+        assert (reply.time_ms, reply.stages) == (990 * elapsed_s, stages if kept else {})
+
+
 def test_the_reply_to_another_call_or_of_another_process_is_refused():
     assert received.parse_reply(sent(Reply()), 3, 7).status == "ok"
     with pytest.raises(received.BadReply, match="the reply to call 3 instead of 4"):

@@ -221,6 +221,11 @@ def test_each_earlier_schema_is_read_unchanged_and_continued_as_the_latest(bench
     assert json.loads((folder / "run.json").read_text())["schema"] == database.SCHEMA
 
 
+def test_the_version_is_the_last_that_the_docs_describe():
+    rows = re.findall(r"^\| (\d+) \|", (ROOT / "docs" / "schema.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert [int(version) for version in rows] == list(range(1, database.SCHEMA + 1))
+
+
 def test_a_database_of_a_later_version_is_one_line_and_unchanged(finished_run, project, capsys):
     script(finished_run / "record.sqlite", f"PRAGMA user_version = {database.SCHEMA + 1}")
     before = tree(project)
