@@ -9,7 +9,8 @@ import torch
 from common.errors import InputError
 from methods.base import NoSolution
 from methods.deepgmr import DeepGMR
-from methods.learned.gmr import usable_precision
+from methods.learned import gmr
+from methods.learned.gmr import PRECISIONS, usable_precision
 from tests.methods.clouds import blob, moved, pose
 
 
@@ -37,6 +38,26 @@ def test_the_precision_is_noted(trained: dict[str, DeepGMR]) -> None:
     assert usable_precision("float32", "cpu") == "float32" and usable_precision("bfloat16", "cpu") != "int8"
     with pytest.raises(InputError, match="int9"):
         DeepGMR(precision="int9")
+
+
+@pytest.mark.parametrize(
+    ("int8", "bfloat16"), [(False, ()), (True, ()), (False, ("amx_bf16",)), (True, ("avx512_bf16",))]
+)
+def test_the_precision_is_the_narrowest_allowed_that_the_processor_has(
+    monkeypatch: pytest.MonkeyPatch, int8: bool, bfloat16: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("methods.nn.inference.can_quantise", lambda: int8)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: dict.fromkeys(("avx2", *bfloat16), True))
+    wide = "bfloat16" if bfloat16 else "float32"
+    expected = {"int8": "int8" if int8 else wide, "bfloat16": wide, "float32": "float32"}
+    assert {name: usable_precision(name, "cpu") for name in PRECISIONS} == expected
+
+
+def test_the_control_is_computed_in_float32_on_any_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gmr, "usable_precision", lambda *_: "bfloat16")
+    method = DeepGMR(untrained=True)
+    method.setup("cpu", 0, "shapes40")
+    assert method.scratch.notes["precision"] == "float32"
 
 
 def test_setup_is_deterministic_and_leaves_the_global_generator(control: DeepGMR) -> None:
