@@ -90,7 +90,7 @@ TESTS = {
     "bench/execution/timing.py": [CLOCK, f"{EXECUTION}/test_timing.py"],
     "bench/execution/pool_worker.py": [CLOCK, f"{EXECUTION}/test_pool_worker.py", f"{EXECUTION}/test_batch.py"],
     "bench/isolation/fork_server.py": [f"{ISOLATION}/test_fork_server.py", f"{ISOLATION}/test_process.py"],
-    "bench/isolation/received.py": [f"{ISOLATION}/test_received.py"],
+    "bench/isolation/received.py": [f"{ISOLATION}/test_received.py", CLOCK],
     "bench/isolation/process.py": [CLOCK, f"{ISOLATION}/test_process.py"],
     "bench/isolation/measure.py": [f"{ISOLATION}/test_server.py", CLOCK],
     "bench/isolation/server.py": [
@@ -118,7 +118,12 @@ TESTS = {
     "methods/deepgmr_scans.py": [f"{METHODS}/test_deepgmr_scans.py", DEFAULTS, PARAMETERS],
     "methods/sc2_pcr.py": [DEFAULTS, f"{METHODS}/test_match_methods.py", PARAMETERS],
     "methods/so3_grid.py": [DEFAULTS, f"{METHODS}/test_so3_grid.py", PARAMETERS],
-    "methods/teaser.py": [DEFAULTS, f"{METHODS}/test_teaser.py", f"{GEOMETRY}/test_features.py"],
+    "methods/teaser.py": [
+        DEFAULTS,
+        f"{METHODS}/test_teaser.py",
+        f"{GEOMETRY}/test_features.py",
+        f"{METHODS}/native/test_teaser.py",
+    ],
     "methods/native/build.py": [KERNELS, f"{METHODS}/native/test_rri.py", f"{METHODS}/native/test_teaser.py"],
     "methods/native/clique.py": [KERNELS, f"{METHODS}/native/test_clique.py"],
     "methods/native/fpfh.py": [KERNELS, f"{GEOMETRY}/test_fpfh.py"],
