@@ -34,8 +34,9 @@ def test_a_compiler_is_enough_for_every_kernel(name: str) -> None:
 
 @pytest.fixture
 def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
+    """A cache in a folder that does not exist either."""
+    monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "user" / "cache"))
+    return tmp_path / "user" / "cache"
 
 
 def test_builds_of_one_cache_are_made_once_each_and_whole(cache: Path) -> None:
@@ -51,6 +52,8 @@ def test_builds_of_one_cache_are_made_once_each_and_whole(cache: Path) -> None:
         file = build.build(build.build_folder(name, b"a"), "file", make)
         assert file == build.build_folder(name, b"a") / "file" and file.read_text() == "content"
     assert len(made) == 2
+    file.unlink()
+    assert build.build(file.parent, "file", make).read_text() == "content"
     assert {path.suffix for path in cache.iterdir() if path.is_file()} == {".lock"}
     assert [path for path in cache.iterdir() if path.is_dir()] == [
         path for path in cache.iterdir() if (path / "file").is_file()
