@@ -1,10 +1,19 @@
 """Risk against coverage, against brute force and scikit-learn."""
 
+import json
+from types import SimpleNamespace
+
+import matplotlib
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from bench.report.risk_coverage import risk_of
+from bench.report import style
+from bench.report.risk_coverage import risk_of, risks_of
+from tests.bench.report.one_group import CRITERION, one_group
+
+GROUP = ("d", "noisy", 64)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -24,3 +33,38 @@ def test_a_perfect_a_reversed_and_a_mute_confidence():
     values = np.array([4.0, 3.0, 2.0, 1.0])
     assert [risk_of(c, wrong, 4).somers_d for c in (values, -values, 0 * values)] == [1, -1, 0]
     assert np.isnan(risk_of(values, np.zeros(4, bool), 4).somers_d)
+
+
+def test_the_figure_shows_methods_with_confidences_and_enough_problems(tmp_path):
+    """By brute force over outcomes: skipped ones do not count, failures count as not accepted, controls are not drawn."""
+    draw = np.random.default_rng(0)
+    errors = draw.uniform(0, 0.4, (5, 40))
+    errors[0, :7] = np.inf
+    names = {"a": "local", "b": "global", "truth": "control", "mute": "global", "few": "global"}
+    given = {m: (kind, e[:3] if m == "few" else e) for (m, kind), e in zip(names.items(), errors, strict=True)}
+    trials = one_group(given, {})["trials"]
+    confidence = draw.random(len(trials))
+    notes = [
+        json.dumps({"n": 1} if m == "mute" else {"confidence": c})
+        for m, c in zip(trials["method"], confidence, strict=True)
+    ]
+    outcomes = pd.DataFrame({"phase": "accuracy", "notes": notes})
+    outcomes.loc[trials.index[-1], "notes"] = None
+    loaded = SimpleNamespace(outcomes=pd.concat([pd.DataFrame({"phase": ["timing"], "notes": ["{}"]}), outcomes]))
+    (job,) = risks_of(loaded, trials, [GROUP], CRITERION, tmp_path)
+    risks = {str(row["method"]): risk for row, risk in job.arguments[0]}
+    assert set(risks) == {"a", "b"} and job.stem.parent == tmp_path
+    for method, risk in risks.items():
+        mine = (trials["method"] == method) & (trials["status"] == "ok")
+        expected = risk_of(confidence[mine], trials["rmse"][mine].to_numpy() >= 0.2, 40)
+        for ours, theirs in zip(risk, expected, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+        assert f"{method} {risk.somers_d:.2f}" in job.alt
+    with matplotlib.rc_context(style.RC):
+        (axes,) = job.make(*job.arguments).axes
+    curves = [line.get_data() for line in axes.lines if len(line.get_xdata()) > 2]
+    for (x, y), risk in zip(curves, risks.values(), strict=True):
+        np.testing.assert_array_equal((x, y), (risk.coverage, risk.risk))
+    labels = {text.get_text() for text in axes.texts}
+    assert {f"{method} {risk.somers_d:.2f}" for method, risk in risks.items()} <= labels
+    assert not list(risks_of(loaded, trials.assign(rmse=0.1), [GROUP], CRITERION, tmp_path))

@@ -593,6 +593,9 @@ def test_charts_of_curves_and_bins_show_their_rows(frames):
         counts = [f"{a} of {p} answered" for a, p in zip(mine["answered"], mine["problems"], strict=True)]
         assert recall["text"] == counts and recall["legendgroup"] == row["method"] and error["showlegend"] is False
     assert interactive.by_bins(bins[bins["angle_low"] == 0], rows, "angle", "angle", CRITERION) is None
+    for shares in (chart, interactive.cdf(frames["cdf"], rows, CRITERION)):
+        low, high = shares["layout"]["yaxis"]["range"]
+        assert -0.1 < low <= 0 and 1 <= high < 1.1
 
 
 @pytest.mark.parametrize("n", [1, 160, 161, 3000])
