@@ -56,10 +56,12 @@ def test_a_rigid_matrix_has_no_fault(pose):
 
 @pytest.mark.parametrize("size", [1e-6, 1.0, 1e5])
 def test_a_translation_is_judged_by_the_size_of_the_clouds(size):
-    cloud = np.array([[1, 2, 3], [np.nan, np.inf, 0]]) * size
-    assert translation_fault(rigid(R, [1e5 * size, 0, 0]), cloud, cloud) is None
-    for far in (1e7 * size, 1e155, 1e300):
-        assert "times the largest coordinate" in translation_fault(rigid(R, [0, -far, 0]), cloud, cloud)
+    """At most 10⁶ times the largest coordinate of either cloud, as docs/add-a-method.md says."""
+    cloud = np.array([[1, 2, -3], [np.nan, np.inf, 0]]) * size
+    for clouds in ((cloud, cloud), (cloud / 9, cloud), (cloud, cloud / 9)):
+        assert translation_fault(rigid(R, [2.99e6 * size, 0, 0]), *clouds) is None
+        for far in (3.01e6 * size, 1e155, 1e300):
+            assert "times the largest coordinate" in translation_fault(rigid(R, [0, -far, 0]), *clouds)
 
 
 def test_empty_and_zero_clouds_have_the_size_one():
