@@ -93,3 +93,17 @@ def test_the_table_of_recall_is_sorted_by_the_mean_share_of_better_methods_and_f
     for row in table.rows:
         assert [cell.faint for cell in row] == [row[0].text == "few"] * 4
     assert [cell.text for cell in table.rows[1]] == ["a", "local", "0.25", "0.97"]
+
+
+def test_the_table_of_recall_has_the_groups_in_which_any_method_was_run():
+    frames = one_group({m: ("local", np.where(np.arange(40) < h, 0.1, 0.9)) for m, h in (("a", 10), ("b", 30))}, {})
+    run = frames["summary"].to_dict("records")
+    skipped = [row | {"problems": 0, "recall": np.nan} for row in run]
+    rows = {("all", "noisy", 64): run, ("one", "noisy", 64): [skipped[0], run[1]], ("none", "noisy", 64): skipped}
+    advice = dict.fromkeys(rows, recommend(run, errors_of(frames["trials"], CRITERION), frames["timing"]))
+    table = tables.recall_table(rows, advice, CRITERION)
+    assert [*table.columns] == ["method", "kind", "all · noisy · 64", "one · noisy · 64"]
+    assert {row[0].text: [cell.text for cell in row[2:]] for row in table.rows} == {
+        "a": ["0.25", "–"],
+        "b": ["0.75", "0.75"],
+    }
