@@ -197,13 +197,15 @@ class Partial(Noisy):
         """Return the number of points per cloud; half of the fixed points are visible on average.
 
         Raises:
-            NotEnoughPoints: the grid needs a surface, and the data set has fixed points.
+            NotEnoughPoints: the grid needs a surface, and the data set has fixed points; or an object has fewer than the
+                requested points.
         """
         if self.visibility == "grid" and fixed is not None:
             raise NotEnoughPoints(
                 "a depth camera needs a surface to sample; for fixed points, use partial[visibility=hpr]"
             )
-        return requested if fixed is None or requested > fixed else min(requested, fixed // 2)
+        available = super().points_available(requested, fixed)
+        return available if fixed is None else min(available, fixed // 2)
 
 
 @dataclass(frozen=True)
@@ -253,8 +255,13 @@ class Crop(Noisy):
         return [half_space(cloud, direction(rng), self.keep) for cloud in clouds]
 
     def points_available(self, requested: int, fixed: int | None) -> int:
-        """Return the N whose multiple a data set can provide."""
-        return requested if fixed is None or requested > fixed else min(requested, fixed // self.oversampling)
+        """Return the N whose multiple a data set can provide.
+
+        Raises:
+            NotEnoughPoints: an object has fewer than the requested points.
+        """
+        available = super().points_available(requested, fixed)
+        return available if fixed is None else min(available, fixed // self.oversampling)
 
 
 def half_space(cloud: Cloud, normal: NDArray[np.float64], keep: float) -> NDArray[np.intp]:

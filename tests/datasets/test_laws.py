@@ -132,7 +132,13 @@ POINTS_AVAILABLE = [
     *[("density[target=100]", n, 128, min(n, 28)) for n in (1, 28, 29, 128)],
     *[("density[target=100]", 50, 101, 1), ("partial", 77, None, 77), ("partial[visibility=hpr]", 77, None, 77)],
     *[("partial[visibility=hpr]", n, 128, min(n, 64)) for n in (1, 64, 65, 128)],
-    *[(name, 129, 128, None) for name in ("clean", "resampled", "density[target=100]")],
+    *[("crop", n, 128, min(n, 64)) for n in (1, 64, 65, 128)],
+    *[("nearest", n, 128, n) for n in (1, 128)],
+    *[
+        (name, 129, 128, None)
+        for name in ("clean", "resampled", "density[target=100]", "crop", "nearest", "partial[visibility=hpr]")
+    ],
+    *[("crop", 5000, None, 5000), ("nearest", 5000, None, 5000)],
     *[("density[target=100]", 1, 100, None), ("partial", 1, 128, None)],
 ]
 

@@ -270,6 +270,18 @@ def test_a_size_that_is_not_warm_is_warmed_up_before_it_is_timed_or_skipped_if_w
     assert phase._time(call)[0].status == "skipped" and len(phase.made) == 3
 
 
+@pytest.mark.parametrize("reason", ["ctrl_c", "end"])
+def test_no_problem_is_generated_after_ctrl_c_or_the_end_of_the_phase(phase, monkeypatch, reason):
+    call = next(phase._calls())
+    assert len(phase._problems(call)) == len(call.keys)
+    if reason == "end":
+        phase.ended.set()
+    else:
+        monkeypatch.setattr(timing.interrupt, "requested", lambda: True)
+    with pytest.raises(timing.interrupt.Interrupted):
+        phase._problems(call)
+
+
 @pytest.mark.parametrize("done", [0, 5, 17, 18])
 def test_a_run_times_what_is_left_with_the_sentinel_at_start_middle_and_end(phase, monkeypatch, done):
     calls = list(phase._calls())
