@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from bench.evaluation.metrics import rmse
 from common.errors import InputError
 from datasets.problems import ProblemKey, make_problem
 from datasets.registry import DataRegistry
+from methods import so3_grid
 from methods.base import NoSolution
 from methods.geometry import search
 from methods.geometry.search import Cloud, Pair
@@ -86,6 +89,26 @@ def test_crops_with_little_overlap_at_any_rotation(seed: int) -> None:
     found = solve(method, source.astype(np.float32), moved(T, target))
     assert rmse(found, T, points) < 0.1
     assert method.scratch.notes["spacings"] > 1.2 or method.scratch.notes["local"] > 1.8
+
+
+@pytest.mark.parametrize(
+    ("spacings", "local", "whole"),
+    [(1.1, 1.7, True), (1.1, 1.9, False), (1.3, 1.7, False), (1.3, 1.9, False)],
+)
+def test_objects_are_whole_if_neither_distance_shows_a_missing_part(
+    monkeypatch: pytest.MonkeyPatch, spacings: float, local: float, whole: bool
+) -> None:
+    """Distances of the best of the poses, over that between two samples of one surface."""
+    method, poses = So3Grid(), np.stack([pose(seed) for seed in range(3)])
+    squares = np.array([9.0, (0.5 * spacings) ** 2, 7.0])
+    pair = SimpleNamespace(source=None, target=None, fits=lambda *_: np.tile(squares[:, None, None], (1, 2, 2)))
+    judged: list[np.ndarray] = []
+    monkeypatch.setattr(so3_grid, "_spacing", lambda *_: 0.5)
+    monkeypatch.setattr(so3_grid, "_local_distance", lambda _, T: judged.append(T) or 0.5 * local)
+    method.begin(0)
+    assert method._is_whole(pair, poses) is whole  # type: ignore[arg-type]
+    assert np.array_equal(judged[0], poses[1])
+    assert method.scratch.notes == pytest.approx({"spacings": spacings, "local": local})
 
 
 @pytest.mark.parametrize("used", range(2))
