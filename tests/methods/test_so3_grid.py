@@ -111,6 +111,14 @@ def test_objects_are_whole_if_neither_distance_shows_a_missing_part(
     assert method.scratch.notes == pytest.approx({"spacings": spacings, "local": local})
 
 
+def test_fields_hold_clouds_of_radius_one_under_the_rotations_and_translations_that_they_score() -> None:
+    """A point outside of a field gets the penalty of its border, whatever its distance."""
+    step = 2 * so3_grid.SWEPT_FIELD[1] / (so3_grid.SWEPT_FIELD[0] - 1)
+    margin = native.ROW // 2 * step  # cells from the border to which a sweep clamps rotated points
+    assert so3_grid.SWEPT_FIELD[1] - margin >= 1 and so3_grid.WHOLE_FIELD[1] >= 1
+    assert min(so3_grid.FINE_FIELD[1], so3_grid.DEPTH_HALF) >= 1 + margin
+
+
 @pytest.mark.parametrize("used", range(2))
 def test_each_direction_of_a_sweep_alone_proposes_the_true_pose(monkeypatch: pytest.MonkeyPatch, used: int) -> None:
     """Points of the source in the field of the target, or those of the target in that of the source."""
