@@ -121,8 +121,10 @@ def test_broken_data_end_a_batch_but_keep_finished_outcomes(clock, monkeypatch, 
 
     monkeypatch.setattr(ProblemGroup, "problem", problem)
     clock.call = call
-    outcomes = solved(task())
-    assert [o.problem for o in outcomes] == [key.id for key in task().keys[:2]]
+    keys = task().keys
+    for parts in ([keys], [keys[:1], keys[1:]], [keys[:2], keys[2:]]):
+        outcomes = solved(*(replace(task(), keys=part) for part in parts))
+        assert [o.problem for o in outcomes] == [key.id for key in keys[:2]]
     with pytest.raises(InputError, match="shape 2"):
         solved(replace(task(), keys=task().keys[2:]))
 
