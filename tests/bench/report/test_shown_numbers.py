@@ -334,6 +334,7 @@ def test_categories_show_the_mean_of_each_method_and_mark_what_is_not_answered(f
         axes = figures._categories(numbers, CRITERION, "title", "").axes[0]
     assert [text.get_text() for text in axes.texts] == [cell.text for cell in cells]
     assert np.allclose(axes.images[0].get_array(), [[cell.value for cell in cells]])
+    assert axes.images[0].get_clim() == (0, 1)
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["c  n 40"]
     assert [text.get_position() for text in axes.texts] == [(float(j), 0.0) for j in range(5)]
     assert {(text.get_ha(), text.get_va()) for text in axes.texts} == {("center", "center")}, "inside its field"
