@@ -197,6 +197,13 @@ def test_limits_hold_for_a_call_that_nobody_watches_while_the_next_is_drawn(pick
     assert received == [(1, "ok"), (2, "ok"), (call, status), (3, "ok")]
 
 
+def test_a_method_that_raises_an_error_goes_on_in_the_same_process(picky):
+    first = picky.process.pid
+    assert picky.register(CLOUD[:, :2], CLOUD, 0).status == "error"  # two numbers are no translation
+    assert picky.process is not None and picky.process.pid == first
+    assert picky.register(CLOUD, CLOUD, 0).status == "ok" and picky.process.pid == first
+
+
 def test_the_end_of_a_process_is_noticed_while_one_that_it_forked_holds_the_pipe(picky):
     picky.limits = Limits(FAULT_S, 4)
     assert [picky.call(call).status for _, call in calls(FORK, 1)] == ["crash", "ok"]
