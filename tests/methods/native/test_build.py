@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -30,6 +31,17 @@ def test_a_compiler_is_enough_for_every_kernel(name: str) -> None:
     """One that cannot be built is replaced by slower code without a word, also in the tests of the kernel."""
     module = importlib.import_module(f"methods.native.{name}")
     assert (module.KERNEL.load if hasattr(module, "KERNEL") else module.library)() is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "constant"),
+    [("rri", "MAX_NEIGHBOURS"), ("rri", "PADDING"), ("search", "ROW"), ("search", "BLOCK")],
+)
+def test_sizes_of_arrays_are_those_of_the_kernel(name: str, constant: str) -> None:
+    """A kernel that reads or writes beyond an array need not fail."""
+    source = (build.SOURCES / f"{name}.cc").read_text(encoding="utf-8")
+    (value,) = re.findall(rf"\b{constant} = (\d+)", source)
+    assert getattr(importlib.import_module(f"methods.native.{name}"), constant) == int(value)
 
 
 @pytest.fixture
