@@ -119,6 +119,13 @@ def _moments(offsets: Points, within: NDArray[np.bool_], axes: Points) -> NDArra
     return np.asarray(np.matmul(np.stack(parts, axis=1), cells), dtype=np.float32)
 
 
+def from_other_side(moments: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the moments (K, S, *SUMS) about the opposite axes: heights and the sense of directions are reversed."""
+    cells = moments.reshape(*moments.shape[:-1], RINGS, LEVELS)[..., ::-1].reshape(moments.shape)
+    cells[:, :, 2::2] *= -1
+    return cells
+
+
 def _shares(position: NDArray[Any], count: int) -> NDArray[np.float32]:
     """Share positions (…) among the two whole numbers beside each, of `count` (…, count)."""
     away = np.abs(position[..., None] - np.arange(count, dtype=np.float32))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from methods.core.base import Unavailable
-from methods.geometry.patches import patches
+from methods.geometry.patches import from_other_side, patches
 from methods.learned.trained import Trained
 from methods.learned.weights import WEIGHTS_FOLDER, sha256
 
@@ -67,10 +67,23 @@ def describe(network: DescriptorNet, cloud: Points, keys: Points, metre: float) 
         keys: points to describe.
         metre: the length in the cloud's unit that corresponds to a metre of an indoor scan.
     """
+    return _descriptors(network, _moments(network, cloud, keys, metre))
+
+
+def describe_sides(network: DescriptorNet, cloud: Points, keys: Points, metre: float) -> list[NDArray[np.float32]]:
+    """Compute the descriptors of `describe`, and those that keys have if the normals point to the other side."""
+    moments = _moments(network, cloud, keys, metre)
+    return [_descriptors(network, side) for side in (moments, from_other_side(moments))]
+
+
+def _moments(network: DescriptorNet, cloud: Points, keys: Points, metre: float) -> NDArray[np.float32]:
+    config = network.config
+    return patches(cloud, keys, tuple(metre * radius for radius in config.radii), config.points)
+
+
+def _descriptors(network: DescriptorNet, moments: NDArray[np.float32]) -> NDArray[np.float32]:
     import torch
 
-    config = network.config
-    moments = torch.from_numpy(patches(cloud, keys, tuple(metre * radius for radius in config.radii), config.points))
     with torch.inference_mode():
-        parts = [moments[start : start + CHUNK] for start in range(0, len(keys), CHUNK)]
+        parts = [torch.from_numpy(moments[start : start + CHUNK]) for start in range(0, len(moments), CHUNK)]
         return np.asarray(torch.cat([network(part) for part in parts]).numpy())

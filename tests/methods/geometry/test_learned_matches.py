@@ -8,7 +8,8 @@ from scipy.spatial.transform import Rotation
 from common.errors import InputError
 from common.kinds import DataKind
 from methods.base import Unavailable
-from methods.geometry import learned_matches
+from methods.geometry import learned_matches, patches
+from methods.geometry.patches import hollow_side
 from methods.learned import descriptor
 from methods.native import descriptor as native
 from methods.nn.descriptor import DescriptorConfig, DescriptorNet
@@ -100,6 +101,18 @@ def test_the_kernel_computes_the_descriptors_of_the_network(weights, monkeypatch
     cloud = np.random.default_rng(0).uniform(-0.5, 0.5, (points, 3)) * [1, 1, 0.1]
     ours, networks = (described_by(kernel, matcher, cloud, monkeypatch) for kernel in (True, False))
     assert np.einsum("ij,ij->i", ours, networks).min() > 1 - 1e-5
+
+
+def test_normals_to_the_wrong_side_are_noticed(weights, pair, monkeypatch):
+    matcher, cloud = learned_matches.LearnedMatcher.load(), pair[0].astype(float) / 2
+    signs = iter([1.0, -1.0])
+
+    def one_side_each(keys, directions, offsets):
+        return hollow_side(keys, directions, offsets)._replace(sign=next(signs))
+
+    monkeypatch.setattr(patches, "hollow_side", one_side_each)
+    source, target = matcher.describe_both(cloud, cloud)
+    np.testing.assert_allclose(source.descriptors, target.descriptors, atol=1e-4)
 
 
 def test_a_key_far_from_all_points_has_the_descriptor_of_an_empty_patch(weights, monkeypatch):

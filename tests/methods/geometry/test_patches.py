@@ -12,6 +12,7 @@ from methods.geometry.patches import (
     SUMS,
     USUAL,
     averaged,
+    from_other_side,
     hollow_side,
     moments,
     neighbours,
@@ -109,6 +110,15 @@ def test_patches_do_not_change_under_rigid_motion(cloud):
     for a, b in zip(local, turned, strict=True):
         np.testing.assert_allclose(a, b, atol=2e-4)
     assert patches(cloud, cloud[:7], (0.2, 0.4), 16).shape == (7, 2, *SUMS)
+
+
+def test_the_other_side_has_the_moments_about_the_opposite_axes(cloud):
+    offsets, within = neighbours(cloud, cloud[:40], 0.4, 64)
+    axes = normals(offsets)
+    opposite = moments(offsets, within, -axes)
+    turned = from_other_side(moments(offsets, within, axes)[:, None])[:, 0]
+    for a, b in zip(compared(turned), compared(opposite), strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-4)
 
 
 @pytest.mark.parametrize("points", [800, 3000])
