@@ -59,12 +59,12 @@ class LearnedMatcher:
 
     def describe(self, cloud: Points, metre: float = METRE) -> Described:
         """Describe at most `KEYS` points, the same at every call, of a cloud (N, 3) at unit scale."""
-        rows = _rows(cloud)
+        rows = _described_rows(cloud)
         return Described(rows, cloud[rows], describe(self.network, cloud, cloud[rows], metre))
 
     def describe_sides(self, cloud: Points, metre: float = METRE) -> list[Described]:
         """Describe the points of `describe` with normals to either side of the surfaces, the likelier one first."""
-        rows = _rows(cloud)
+        rows = _described_rows(cloud)
         sides = describe_sides(self.network, cloud, cloud[rows], metre)
         return [Described(rows, cloud[rows], side) for side in sides]
 
@@ -90,7 +90,7 @@ class LearnedMatcher:
         return np.stack([source.rows[rows[:, 0]], target.rows[rows[:, 1]]], axis=1)
 
 
-def _rows(cloud: Points) -> NDArray[np.intp]:
+def _described_rows(cloud: Points) -> NDArray[np.intp]:
     """Return the rows of the points of a cloud (N, 3) that are described."""
     if len(cloud) <= KEYS:
         return np.arange(len(cloud))

@@ -64,7 +64,7 @@ def neighbours(support: Points, keys: Points, radius: float, count: int) -> tupl
     return offsets, within
 
 
-def normals(offsets: Points) -> Points:
+def least_spread(offsets: Points) -> Points:
     """Return the directions (K, 3) of least spread of patches (K, P, 3)."""
     _, vectors = np.linalg.eigh(np.matmul(offsets.transpose(0, 2, 1), offsets))  # `einsum` takes six times as long
     return np.asarray(vectors[:, :, 0])
@@ -76,7 +76,7 @@ class Side(NamedTuple):
     view: Points
     sign: float
 
-    def of(self, keys: Points, directions: Points) -> Points:
+    def facing(self, keys: Points, directions: Points) -> Points:
         """Return directions (K, 3) at keys (K, 3), each with the sign that points to the side."""
         signs = self.sign * np.where(np.einsum("ki,ki->k", self.view - keys, directions) < 0, -1.0, 1.0)
         return np.asarray(signs[:, None] * directions)
@@ -94,11 +94,11 @@ def hollow_side(keys: Points, directions: Points, offsets: Points) -> Side:
         offsets: patches (K, P, 3) around them.
     """
     side = Side(viewpoint(keys, directions), 1.0)
-    rise = np.einsum("kpi,ki->", offsets, side.of(keys, directions))
+    rise = np.einsum("kpi,ki->", offsets, side.facing(keys, directions))
     return side if rise >= 0 else side._replace(sign=-1.0)
 
 
-def moments(offsets: Points, within: NDArray[np.bool_], axes: Points) -> NDArray[np.float32]:
+def moments_about(offsets: Points, within: NDArray[np.bool_], axes: Points) -> NDArray[np.float32]:
     """Compute the moments (K, *SUMS) of patches (K, P, 3) in radii about unit axes (K, 3)."""
     parts = [slice(start, start + CHUNK) for start in range(0, len(axes), CHUNK)]
     return np.concatenate([_moments(offsets[part], within[part], axes[part]) for part in parts])
@@ -155,11 +155,11 @@ def patches(cloud: Points, keys: Points, radii: tuple[float, ...], count: int) -
     some = cloud[np.linspace(0, len(cloud) - 1, min(len(cloud), MOST_POINTS)).astype(np.intp)]
     around = neighbours(clouds[-1], some, radii[-1], count)[0]
     side = hollow_side(some, _normals(kernel, some, clouds[0], radii[0], count), around)
-    axes = side.of(keys, _normals(kernel, keys, clouds[0], radii[0], count))
+    axes = side.facing(keys, _normals(kernel, keys, clouds[0], radii[0], count))
     result = np.empty((len(keys), len(radii), *SUMS), dtype=np.float32)
     for scale, (support, radius) in enumerate(zip(clouds, radii, strict=True)):
         if kernel is None:
-            result[:, scale] = moments(*neighbours(support, keys, radius, count), axes)
+            result[:, scale] = moments_about(*neighbours(support, keys, radius, count), axes)
         else:
             native.write_moments(kernel, keys, across(axes), axes, support, radius, count, result[:, scale])
     return result
@@ -167,5 +167,5 @@ def patches(cloud: Points, keys: Points, radii: tuple[float, ...], count: int) -
 
 def _normals(kernel: Any, keys: Points, support: Points, radius: float, count: int) -> Points:
     if kernel is None:
-        return normals(neighbours(support, keys, radius, count)[0])
-    return native.normals(kernel, keys, support, radius, count)
+        return least_spread(neighbours(support, keys, radius, count)[0])
+    return native.least_spread(kernel, keys, support, radius, count)

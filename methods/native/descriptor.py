@@ -30,8 +30,8 @@ KERNEL = build.Kernel(
 Points = NDArray[np.float64]
 
 
-def normals(kernel: ctypes.CDLL, keys: Points, support: Points, radius: float, count: int) -> Points:
-    """Return the directions (K, 3) of least spread of the patches of keys (K, 3), see `methods.geometry.patches.normals`."""
+def least_spread(kernel: ctypes.CDLL, keys: Points, support: Points, radius: float, count: int) -> Points:
+    """Return the directions (K, 3) of least spread of the patches of keys (K, 3), see `methods.geometry.patches.least_spread`."""
     keys, support = (np.ascontiguousarray(points, dtype=np.float64) for points in (keys, support))
     result = np.empty_like(keys)
     cloud = support.ctypes.data, len(support), radius, count
@@ -49,7 +49,7 @@ def write_moments(
     count: int,
     result: NDArray[np.float32],
 ) -> None:
-    """Write the moments of patches about axes, see `methods.geometry.patches.moments`.
+    """Write the moments of patches about axes, see `methods.geometry.patches.moments_about`.
 
     Args:
         kernel: see `KERNEL`.

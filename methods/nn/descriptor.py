@@ -63,7 +63,7 @@ class Phasor(NamedTuple):
     imaginary: Tensor
 
     @classmethod
-    def of(cls, real: Tensor, imaginary: Tensor) -> Phasor:
+    def from_parts(cls, real: Tensor, imaginary: Tensor) -> Phasor:
         """Return the phasor of complex numbers; those near zero have a phase that counts less."""
         size = (real * real + imaginary * imaginary + SIZE_OFFSET).sqrt()
         root = size.sqrt()
@@ -126,13 +126,15 @@ class DescriptorNet(nn.Module):
     def invariants(self, moments: Tensor) -> Tensor:
         """Compute numbers (K, C) that a rotation about the normal does not change."""
         x = moments.transpose(1, 2).flatten(2)
-        mixed = [Phasor.of(x[:, 2 * k + 1] @ mixer, x[:, 2 * k + 2] @ mixer) for k, mixer in enumerate(self.mixers)]
-        found = [(x[:, 0] + COUNT_OFFSET).sqrt()]
+        mixed = [
+            Phasor.from_parts(x[:, 2 * k + 1] @ mixer, x[:, 2 * k + 2] @ mixer) for k, mixer in enumerate(self.mixers)
+        ]
+        invariant = [(x[:, 0] + COUNT_OFFSET).sqrt()]
         for phasor in mixed:
-            found += [phasor.size, *phasor.relative_to(phasor.rolled())]
+            invariant += [phasor.size, *phasor.relative_to(phasor.rolled())]
         for low, high in DOUBLES:
-            found += mixed[low].doubled().relative_to(mixed[high])
-        return torch.cat(found, dim=1)
+            invariant += mixed[low].doubled().relative_to(mixed[high])
+        return torch.cat(invariant, dim=1)
 
     def collate(self, problems: Sequence[Any], device: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return moments (2, B, K, S, *SUMS) of patches, matched points (B, K, 3) twice, and true poses (B, 4, 4)."""

@@ -14,9 +14,9 @@ from methods.geometry.patches import (
     averaged,
     from_other_side,
     hollow_side,
-    moments,
+    least_spread,
+    moments_about,
     neighbours,
-    normals,
     patches,
     thinned,
 )
@@ -71,15 +71,15 @@ def test_a_key_far_from_all_points_has_zeros(cloud):
 
 def test_normals_are_across_a_plane(cloud):
     flat = cloud * [1, 1, 0]
-    assert np.abs(normals(neighbours(flat, flat[:50], 0.3, 48)[0])[:, 2]) == pytest.approx(1, abs=1e-5)
+    assert np.abs(least_spread(neighbours(flat, flat[:50], 0.3, 48)[0])[:, 2]) == pytest.approx(1, abs=1e-5)
 
 
 @pytest.mark.parametrize("depth", [0.5, -0.5])
 def test_normals_point_to_the_hollow_side(cloud, depth):
     bowl = np.column_stack([cloud[:, :2], depth * (cloud[:, :2] ** 2).sum(axis=1)])
     offsets, _ = neighbours(averaged(bowl, 0.1), bowl, 0.5, 64)
-    directions = normals(offsets) * np.random.default_rng(0).choice([-1, 1], (len(bowl), 1))
-    inside = hollow_side(bowl, directions, offsets).of(bowl, directions)
+    directions = least_spread(offsets) * np.random.default_rng(0).choice([-1, 1], (len(bowl), 1))
+    inside = hollow_side(bowl, directions, offsets).facing(bowl, directions)
     assert (np.sign(depth) * inside[:, 2] > 0).all()
 
 
@@ -89,14 +89,14 @@ def test_moments_share_a_point_among_the_cells_beside_it():
     distance, height = ring / (RINGS - 1), 2 * level / (LEVELS - 1) - 1
     for turn in (0.0, 0.3):
         offset = np.array([[[distance * np.cos(turn), distance * np.sin(turn), height]]])
-        found = USUAL * moments(offset, np.array([[True]]), axes)[0].reshape(-1, RINGS, LEVELS)
+        found = USUAL * moments_about(offset, np.array([[True]]), axes)[0].reshape(-1, RINGS, LEVELS)
         expected = np.zeros((RINGS, LEVELS))
         expected[2, 3:5], expected[3, 3:5] = 0.75 / 2, 0.25 / 2
         np.testing.assert_allclose(found[0], expected, atol=1e-5)
         for k in range(1, len(found), 2):
             np.testing.assert_allclose(np.hypot(found[k], found[k + 1]), expected, atol=1e-5)
     powers = found[1::2] + 1j * found[2::2]
-    zero = USUAL * moments(np.array([[[distance, 0, height]]]), np.array([[True]]), axes)[0].reshape(found.shape)
+    zero = USUAL * moments_about(np.array([[[distance, 0, height]]]), np.array([[True]]), axes)[0].reshape(found.shape)
     turned = powers[:, 2, 3] / (zero[1::2] + 1j * zero[2::2])[:, 2, 3]
     np.testing.assert_allclose(turned, np.exp(0.3j * np.arange(1, len(turned) + 1)), atol=1e-5)
 
@@ -105,8 +105,11 @@ def test_patches_do_not_change_under_rigid_motion(cloud):
     """Without thinning, whose grid depends on the frame, moments of a moved cloud differ by phases alone."""
     R = Rotation.random(random_state=1).as_matrix()
     offsets, within = neighbours(cloud, cloud[:40], 0.4, 64)
-    axes = normals(offsets)
-    local, turned = compared(moments(offsets, within, axes)), compared(moments(offsets @ R.T, within, axes @ R.T))
+    axes = least_spread(offsets)
+    local, turned = (
+        compared(moments_about(offsets, within, axes)),
+        compared(moments_about(offsets @ R.T, within, axes @ R.T)),
+    )
     for a, b in zip(local, turned, strict=True):
         np.testing.assert_allclose(a, b, atol=2e-4)
     assert patches(cloud, cloud[:7], (0.2, 0.4), 16).shape == (7, 2, *SUMS)
@@ -114,9 +117,9 @@ def test_patches_do_not_change_under_rigid_motion(cloud):
 
 def test_the_other_side_has_the_moments_about_the_opposite_axes(cloud):
     offsets, within = neighbours(cloud, cloud[:40], 0.4, 64)
-    axes = normals(offsets)
-    opposite = moments(offsets, within, -axes)
-    turned = from_other_side(moments(offsets, within, axes)[:, None])[:, 0]
+    axes = least_spread(offsets)
+    opposite = moments_about(offsets, within, -axes)
+    turned = from_other_side(moments_about(offsets, within, axes)[:, None])[:, 0]
     for a, b in zip(compared(turned), compared(opposite), strict=True):
         np.testing.assert_allclose(a, b, atol=2e-4)
 
