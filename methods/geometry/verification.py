@@ -26,7 +26,7 @@ CANDIDATES = 40
 """Maximum number of poses that are compared, those with the highest scores over the matches."""
 APART_DEG = 10.0
 """Rotation by which two of them differ, unless their translations differ by the distance of inliers."""
-ALIKE = 0.5
+ALIKE = 0.25
 """Cosine of two descriptors above which a pair of near points counts for a pose, and below which against it."""
 QUERIES = 1500
 """Maximum number of source points whose partners are compared."""
