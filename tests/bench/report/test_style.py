@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bench.planning.catalog import Catalog
-from bench.planning.config import load_preset
+from bench.planning.config import load_preset, preset_names
 from bench.report import style
 
 WHITE, DARK = "#ffffff", "#1c1e22"
@@ -38,10 +38,11 @@ def _contrast(a, b):
 
 
 def _all_methods():
-    """Return the kinds of the methods of `--methods all`, by name."""
+    """Return the kinds of the methods of `--methods all` with any preset, by name."""
     registry = Catalog.of().methods
     names = [n for n, entry in registry.entries.items() if entry.cls.in_all]
-    kinds = {n: registry.spec(n).kind for n in [*names, *load_preset("quick")["chains"]]}
+    chains = [chain for preset in preset_names() for chain in load_preset(preset)["chains"]]
+    kinds = {n: registry.spec(n).kind for n in [*names, *chains]}
     return kinds | {"oracle": "control"}
 
 
