@@ -95,7 +95,6 @@ def rng(*key: KeyPart) -> Random:
     [26, 6, 33]
     """
     sha256 = _sha256(key).digest()
-    words = np.frombuffer(
-        sha256[::-1], "<u4"
-    )  # into which NumPy, taking twice the time, splits the integer of the digest
+    # NumPy would split the integer of the digest into the same words, in twice the time.
+    words = np.frombuffer(sha256[::-1], "<u4")
     return Random(np.random.PCG64(words if words[-1] else int.from_bytes(sha256)))
