@@ -133,8 +133,14 @@ def test_a_process_with_a_second_thread_is_not_copied():
 
 def test_a_copy_that_ends_before_it_serves_is_replaced_by_a_process_of_its_own(start, monkeypatch):
     """Its exit code comes where its process id is expected."""
+    receive = fork_server._receive
+
+    def end(status):
+        fork_server._kill(int(receive(status).removeprefix(b"pid ")))  # before it reads a request
+        return b"-9"
+
     monkeypatch.setattr(fork_server, "_servers", {})
-    monkeypatch.setattr(fork_server, "_receive", lambda _: b"-9")
+    monkeypatch.setattr(fork_server, "_receive", end)
     process = start()
     assert isinstance(process.process, subprocess.Popen)
     assert process.register(CLOUD, CLOUD, 0).status == "ok"
