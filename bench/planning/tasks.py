@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from bench.isolation.protocol import Limits, MethodSetup
 from bench.planning.config import ExtraGrid, RunConfig
@@ -22,8 +21,6 @@ PROBLEMS_PER_BATCH = 120
 """Maximum problems a worker takes at a time, unless one task is more."""
 BATCHES_PER_WORKER = 8
 """Minimum task batches per worker, if there are enough problems: some take much longer than others."""
-KEPT_PROBLEMS = 500
-"""Generated problems that a process keeps, since every method gets them."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +66,7 @@ class ProblemGroup:
 
     def problem(self, key: ProblemKey) -> Problem:
         """Generate a problem of the group."""
-        return _problem(self.dataset, key)
-
-
-@lru_cache(maxsize=KEPT_PROBLEMS)
-def _problem(dataset: DataSetSpec, key: ProblemKey) -> Problem:
-    return make_problem(dataset.open(), key)
+        return make_problem(self.dataset.open(), key)
 
 
 @dataclass(frozen=True)
@@ -221,10 +213,7 @@ def make_tasks(
 
 
 def batch_tasks(tasks: Iterable[Task], workers: int) -> list[list[Task]]:
-    """Group tasks into batches for workers: those of one method process together, which takes up to 2 s to start.
-
-    The tasks of the last batches are on their own, so that no worker waits long for the others at the end.
-    """
+    """Group tasks into batches for workers: those of one method process together, which takes up to 2 s to start."""
     tasks = list(tasks)
     size = min(sum(len(task.keys) for task in tasks) // (BATCHES_PER_WORKER * workers), PROBLEMS_PER_BATCH)
     batches: list[list[Task]] = []
@@ -236,7 +225,7 @@ def batch_tasks(tasks: Iterable[Task], workers: int) -> list[list[Task]]:
         else:
             batches.append([task])
             problems = len(task.keys)
-    return [*batches[:-workers], *([task] for batch in batches[-workers:] for task in batch)]
+    return batches
 
 
 def repeats_and_batch(config: RunConfig, method: MethodSpec) -> tuple[int, int]:

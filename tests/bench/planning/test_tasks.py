@@ -36,7 +36,6 @@ def test_batches_hold_each_task_once_and_one_setup_and_are_enough_for_all_worker
         max(sum(len(p.keys) for p in batch) for batch in many) <= PROBLEMS_PER_BATCH
         and len(many) >= BATCHES_PER_WORKER * 2
     )
-    assert [len(batch) for batch in many[-2:]] == [1, 1] and max(map(len, many)) > 1  # no long wait at the end
     assert batch_tasks([], 2) == []
 
 
