@@ -27,8 +27,13 @@ class WorkerLost(Exception):
     """A process of the pool died; the outcomes it had not returned are lost."""
 
 
-def run_batches(batches: Iterable[list[Task]], context: RunContext) -> Iterator[Solved]:
+def run_batches(batches: Iterable[list[Task]], context: RunContext, options: Mapping[str, Any]) -> Iterator[Solved]:
     """Yield what `pool_worker.solve_batch` returns for each task batch, in order of completion.
+
+    Args:
+        batches: of tasks.
+        context: of the run.
+        options: those that `worker_pool` yields.
 
     Raises:
         WorkerLost: a process of this machine's pool was killed. (A Dask scheduler gives its batch to another worker.)
@@ -37,14 +42,13 @@ def run_batches(batches: Iterable[list[Task]], context: RunContext) -> Iterator[
     from joblib.externals.loky.process_executor import BrokenProcessPool
 
     parent = None if context.scheduler else os.getpid()
-    with _backend(context) as options:
-        pool = Parallel(return_as="generator_unordered", batch_size=1, **options)
-        try:
-            calls = (delayed(pool_worker.solve_batch)(batch, parent) for batch in batches if not interrupt.requested())
-            for solved in pool(calls):
-                yield from solved
-        except BrokenProcessPool as error:
-            raise WorkerLost(str(error).split("\n")[0]) from error
+    pool = Parallel(return_as="generator_unordered", batch_size=1, **options)
+    try:
+        calls = (delayed(pool_worker.solve_batch)(batch, parent) for batch in batches if not interrupt.requested())
+        for solved in pool(calls):
+            yield from solved
+    except BrokenProcessPool as error:
+        raise WorkerLost(str(error).split("\n")[0]) from error
 
 
 def check_workers(replies: Mapping[MethodSetup, Reply], limits: Limits, context: RunContext) -> dict[str, Any]:
@@ -76,8 +80,8 @@ def check_workers(replies: Mapping[MethodSetup, Reply], limits: Limits, context:
 
 
 @contextmanager
-def _backend(context: RunContext) -> Iterator[dict[str, Any]]:
-    """Yield options for joblib; end the workers' method processes afterwards."""
+def worker_pool(context: RunContext) -> Iterator[dict[str, Any]]:
+    """Yield options for joblib, by which all calls use the same workers; end their method processes afterwards."""
     if context.scheduler:
         from joblib import parallel_config
 

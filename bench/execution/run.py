@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from typing import TYPE_CHECKING, Any
 
 from bench.execution.context import RunContext
-from bench.execution.executor import WorkerLost, check_workers, notify_workers, run_batches
+from bench.execution.executor import WorkerLost, check_workers, notify_workers, run_batches, worker_pool
 from bench.execution.progress import ProgressBar
 from bench.execution.timing import TimingPhase
 from bench.isolation import interrupt
-from bench.isolation.process import MethodProcess
+from bench.isolation.process import MethodProcess, own_variables, prepare
 from bench.isolation.protocol import Limits, MethodSetup, Reply
 from bench.planning.config import ORACLE, RECALL_THRESHOLD, RunConfig, differences
 from bench.planning.tasks import (
@@ -55,9 +56,10 @@ def run(config: RunConfig, context: RunContext) -> ResultsDatabase:
     for note in notes:
         context.console.print(note, highlight=False, soft_wrap=True)
     live = [group for group in groups if not group.skip]
+    setups = list(dict.fromkeys(method_setup(config, method, group) for group in live for method in group.methods))
+    prepare(setups)
     _check_problems(database, live, context)
-    setups = [method_setup(config, method, group) for group in groups if not group.skip for method in group.methods]
-    replies = preflight(list(dict.fromkeys(setups)), config.call_limits, context.console)
+    replies = preflight(setups, config.call_limits, context.console)
     _refuse_other_weights(database, replies, context)
     facts = facts_of_run(config, context, groups, replies)
     known = (database.get("run") or {}).get("machines", {})
@@ -205,24 +207,25 @@ def record_problem_sets(database: ResultsDatabase, groups: list[ProblemGroup]) -
 def preflight(setups: list[MethodSetup], limits: Limits, console: Console) -> dict[MethodSetup, Reply]:
     """Set every method up once, in a separate process, and print what it loaded or why it is not available.
 
-    Built-in methods share a process; each plug-in has its own.
+    Built-in methods with the same environment variables share a process; each plug-in has its own.
 
     Raises:
         InputError: a method was given bad input, such as weights of another architecture.
     """
     replies: dict[MethodSetup, Reply] = {}
     printed: set[tuple[str, str]] = set()
-    process = MethodProcess(setups[0], limits) if setups else None
-    with ProgressBar(console, "setting up", len(setups)) as bar:
+    shared: dict[frozenset[tuple[str, str]], MethodProcess] = {}
+    with ProgressBar(console, "setting up", len(setups)) as bar, contextlib.ExitStack() as at_end:
         for setup in setups:
-            assert process is not None
-            if setup.method.is_external or process.setup.method.is_external:
-                process.close()
+            process = MethodProcess(setup, limits)
+            if not setup.method.is_external:
+                process = shared.setdefault(frozenset(own_variables(setup).items()), process)
+            at_end.callback(process.close)
             replies[setup] = process.set_up(setup)
+            if setup.method.is_external:
+                process.close()
             _print_setup(setup, replies[setup], printed, console)
             bar.advance(1, setup.method.text)
-    if process is not None:
-        process.close()
     return replies
 
 
@@ -314,12 +317,16 @@ def accuracy(
 
     tasks, losses = remaining(), 0
     count = sum(len(task.keys) for task in tasks)
-    with interrupt.on_interrupt(notify_workers), ProgressBar(context.console, "registering", count) as bar:
+    with (
+        interrupt.on_interrupt(notify_workers),
+        ProgressBar(context.console, "registering", count) as bar,
+        worker_pool(context) as pool,
+    ):
         while tasks and not interrupt.requested():
             before = bar.count
             try:
                 with OutcomeBuffer(database, bar.advance) as buffer:
-                    for part in run_batches(batch_tasks(tasks, context.jobs), context):
+                    for part in run_batches(batch_tasks(tasks, context.jobs), context, pool):
                         method, group = part.task.setup.method, part.task.group
                         what = f"{method} on {group.name}"
                         buffer.add(part.outcomes, method.kind, group.columns, what, part.problems)

@@ -2,7 +2,8 @@
 
 Starting Python and importing PyTorch or Open3D takes a second or two of processor time in every process, a copy takes 10 ms.
 The server only imports: it builds no method, loads no plug-in and computes nothing, so it has one thread when it is copied.
-It ends when the process that started it ends, and its copies end with it.
+The workers of a command use the servers that the command started. A server ends when the process that started it ends, and its
+copies end with it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import os
 import selectors
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -41,8 +43,13 @@ _SHARED = {
     "open3d": ("methods.geometry.open3d_bridge:open3d", "scipy.spatial"),
 }
 """What the server imports, modules or functions that import, by package in `requires` of a method."""
-_READ_AT_START = ("PYTHON", "LD_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "TORCH_", "CUDA_")
-"""First letters of variables that Python or a package reads when it starts; for each setting of them there is a server."""
+_READ_AT_START = ("PYTHON", "LD_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "TORCH_", "CUDA_", guard.COMMAND)
+"""First letters of variables that Python or a package reads when it starts; for each setting of them there is a server.
+
+The mark of the command is one of them: a command that runs within another one has servers of its own.
+"""
+ADDRESSES = "BENCH_FORK_SERVERS"
+"""Environment variable by which workers find the servers of their command: addresses by variables read at start, as JSON."""
 _MESSAGE_BYTES, _PIPES, _STARTED = 1 << 12, 4, b"pid "
 
 Key = tuple[tuple[str, str], ...]
@@ -91,6 +98,14 @@ def _kill(pid: int) -> None:
             os.close(process)
 
 
+def prepare(requires: Iterable[str], own_variables: Mapping[str, str]) -> None:
+    """Start the server for some variables, which imports packages meanwhile; see `fork`."""
+    with _lock:
+        _, connection = _server(own_variables)
+    if connection is not None:
+        _request(connection, requires, [])
+
+
 def fork(requires: Iterable[str], own_variables: Mapping[str, str], pipes: Sequence[int]) -> ForkedProcess | None:
     """Start `bench.isolation.server` in a copy of the fork server. Send it its environment first.
 
@@ -112,9 +127,8 @@ def fork(requires: Iterable[str], own_variables: Mapping[str, str], pipes: Seque
     own, status = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     errors, write_errors = os.pipe()
     stderr = os.fdopen(errors, "rb")
-    with status, os.fdopen(write_errors, "wb"), contextlib.suppress(OSError):  # the server may have ended
-        shared = json.dumps([name for name in requires if name in _SHARED]).encode()
-        socket.send_fds(control, [shared], [*pipes, write_errors, status.fileno()])
+    with status, os.fdopen(write_errors, "wb"):
+        _request(control, requires, [*pipes, write_errors, status.fileno()])
     while not wait([own], POLL_INTERVAL_S):
         if interrupt.requested():
             raise interrupt.Interrupted
@@ -126,31 +140,60 @@ def fork(requires: Iterable[str], own_variables: Mapping[str, str], pipes: Seque
     return None
 
 
+def _request(connection: socket.socket, requires: Iterable[str], descriptors: Sequence[int]) -> None:
+    """Request the import of what methods share of packages, and a copy that gets the descriptors if there are any."""
+    with contextlib.suppress(OSError):  # the server may have ended
+        socket.send_fds(connection, [json.dumps([name for name in requires if name in _SHARED]).encode()], descriptors)
+
+
 def _server(own_variables: Mapping[str, str]) -> tuple[Key, socket.socket | None]:
     """Return the connection to the server for some variables, which is started if necessary; None once it was lost."""
     inherited = {name: value for name, value in os.environ.items() if name.startswith(_READ_AT_START)}
     key = tuple(sorted((inherited | dict(own_variables)).items()))
     if key not in _servers:
-        _servers[key], control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with control:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "bench.isolation.fork_server", str(control.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd=guard.ROOT,
-                env={**os.environ, **own_variables, guard.CALLS: guard.NO_MARK},
-                pass_fds=[control.fileno()],
-                start_new_session=True,  # as its copies: Ctrl-C is handled by the process that started it
-            )
-        atexit.register(_close, _servers[key], process)
+        _servers[key] = _connect(key) or _start(key, own_variables)
     return key, _servers[key]
 
 
-def _close(control: socket.socket | None, process: subprocess.Popen[bytes]) -> None:
+def _connect(key: Key) -> socket.socket | None:
+    """Return a connection to a server that another process of this command started; None if there is none."""
+    address = json.loads(os.environ.get(ADDRESSES, "{}")).get(json.dumps(key))
+    if address is None:
+        return None
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        connection.connect("\0" + address)
+    except OSError:  # it has ended
+        connection.close()
+        return None
+    return connection
+
+
+def _start(key: Key, own_variables: Mapping[str, str]) -> socket.socket:
+    """Start a server and return the connection to it; the processes that this one starts later find it."""
+    connection, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with control, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind("")  # an unused address in the abstract name space, which ends with the server
+        listener.listen()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "bench.isolation.fork_server", str(control.fileno()), str(listener.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=guard.ROOT,
+            env={**os.environ, **own_variables, guard.CALLS: guard.NO_MARK},
+            pass_fds=[control.fileno(), listener.fileno()],
+            start_new_session=True,  # as its copies: Ctrl-C is handled by the process that started it
+        )
+        known = json.loads(os.environ.get(ADDRESSES, "{}"))
+        os.environ[ADDRESSES] = json.dumps(known | {json.dumps(key): listener.getsockname()[1:].decode()})
+    atexit.register(_close, connection, process)
+    return connection
+
+
+def _close(connection: socket.socket, process: subprocess.Popen[bytes]) -> None:
     """End a server with this process, and wait for it, so that its time counts as that of this process's children."""
-    if control is not None:
-        control.close()
+    connection.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(CLOSE_TIMEOUT_S)
 
@@ -163,30 +206,67 @@ def _receive(connection: socket.socket) -> bytes:
 
 
 class _Server:
-    """The server: copies itself on request, reports how copies end, and ends those that nobody waits for."""
+    """The server: copies itself on request, reports how copies end, and ends those that nobody waits for.
 
-    def __init__(self, control: socket.socket) -> None:
-        self.control, self.selector = control, selectors.PollSelector()
-        self.selector.register(control, selectors.EVENT_READ)
+    Args:
+        control: connection to the process that started the server, which ends when this is closed.
+        listener: accepts connections from other processes of the same user.
+    """
+
+    def __init__(self, control: socket.socket, listener: socket.socket) -> None:
+        self.control, self.listener, self.selector = control, listener, selectors.PollSelector()
+        for connection in (control, listener):
+            self.selector.register(connection, selectors.EVENT_READ)
+        self.clients: set[socket.socket] = set()
         self.copies: dict[int, tuple[int, int]] = {}  # process id: descriptors of the process and of its status
 
     def run(self) -> None:
-        """Serve until the process that started this one ends, or another thread makes copying unsafe."""
+        """Serve until the process that started this one ends."""
         while True:
             for key, _ in self.selector.select():
-                if key.fileobj is not self.control:
+                ready = key.fileobj
+                if ready is self.listener:
+                    self._accept()
+                elif not isinstance(ready, socket.socket):
                     self._end(key.data)
-                elif not self._fork():
-                    return
+                elif not self._answer(ready):
+                    if ready is self.control:
+                        return
+                    self._forget(ready)
 
-    def _fork(self) -> bool:
-        message, pipes, *_ = socket.recv_fds(self.control, _MESSAGE_BYTES, _PIPES)
+    def _accept(self) -> None:
+        """Accept a connection; close it if it is that of another user."""
+        client, _ = self.listener.accept()
+        _, user, _ = struct.unpack(
+            "3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        )
+        self.clients.add(client)
+        self.selector.register(client, selectors.EVENT_READ)
+        if user != os.getuid():
+            self._forget(client)
+
+    def _forget(self, client: socket.socket) -> None:
+        self.selector.unregister(client)
+        self.clients.remove(client)
+        client.close()
+
+    def _answer(self, connection: socket.socket) -> bool:
+        """Do what a request asks for; no copy if a second thread makes that unsafe. Return False at the end."""
+        message, pipes = b"", list[int]()
+        with contextlib.suppress(OSError):  # the other process was killed
+            message, pipes, *_ = socket.recv_fds(connection, _MESSAGE_BYTES, _PIPES)
         if not message:
             return False
         for package in json.loads(message):
             _import_shared(package)
-        if len([*Path("/proc/self/task").iterdir()]) > 1:
-            return False
+        if pipes and len([*Path("/proc/self/task").iterdir()]) == 1:
+            self._fork(pipes)
+        else:
+            for pipe in pipes:
+                os.close(pipe)
+        return True
+
+    def _fork(self, pipes: Sequence[int]) -> None:
         gc.freeze()  # else a garbage collection in a copy writes to all memory, which is then not shared any more
         server = os.getpid()
         pid = os.fork()
@@ -199,13 +279,13 @@ class _Server:
         self.copies[pid] = process, status
         for descriptor in self.copies[pid]:
             self.selector.register(descriptor, selectors.EVENT_READ, pid)
-        return True
 
     def _become_copy(self, pipes: Sequence[int], server: int) -> NoReturn:
         """Serve a method in this copy of the process, then end it."""
         code = 1
         try:
-            self.control.close()
+            for connection in (self.control, self.listener, *self.clients):
+                connection.close()
             for descriptor in (d for copy in self.copies.values() for d in copy):
                 os.close(descriptor)
             serve_method(server, *pipes)
@@ -266,4 +346,4 @@ def _import_shared(package: str) -> None:
 
 
 if __name__ == "__main__":
-    _Server(socket.socket(fileno=int(sys.argv[1]))).run()
+    _Server(*(socket.socket(fileno=int(number)) for number in sys.argv[1:])).run()

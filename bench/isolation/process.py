@@ -39,6 +39,8 @@ PIPE_BYTES = 1 << 20
 """Requested pipe buffer size in bytes."""
 SERVER = "bench.isolation.server"
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BENCH_THREADS", "OMP_THREAD_LIMIT")
+_COMMON_VARIABLES = {"KMP_INIT_AT_FORK": "FALSE"}
+"""Variables that joblib sets in its workers, and so in some processes of methods: here in all."""
 
 T = TypeVar("T")
 
@@ -86,15 +88,13 @@ class MethodProcess:
     def _started(self, pipes: tuple[int, int]) -> subprocess.Popen[bytes] | ForkedProcess:
         """Start the server of the method, which reads and writes pipes: as a copy of the fork server where possible."""
         setup = self.setup
-        own = dict.fromkeys(_THREAD_VARIABLES, str(setup.threads)) | setup.method.environment
+        own = own_variables(setup)
         environment = {**os.environ, **own, guard.CALLS: self._mark}
-        # With several threads, BLAS starts them when it is imported; the driver of a GPU cannot be copied.
-        can_fork = sys.platform == "linux" and setup.threads == 1 and setup.device == CPU
-        if can_fork and self.server == SERVER:
-            requires = [package for facts in setup.method.facts for package in facts.requires]
-            if process := fork_server.fork(requires, own, pipes):
-                self._requests.send(environment)
-                return process
+        environment.pop(fork_server.ADDRESSES, None)
+        can_fork = _can_fork(setup) and self.server == SERVER
+        if can_fork and (process := fork_server.fork(_required(setup), own, pipes)):
+            self._requests.send(environment)
+            return process
         return subprocess.Popen(
             [sys.executable, "-m", self.server, *map(str, (*pipes, os.getpid()))],
             stdin=subprocess.DEVNULL,
@@ -289,6 +289,32 @@ class MethodProcess:
         guard.end_marked(guard.CALLS, self._mark)  # daemons, which left the process group
         self._requests.close()
         self._replies.close()
+
+
+def prepare(setups: Iterable[MethodSetup]) -> None:
+    """Start what the processes of methods are copied from; the workers that are started later share it."""
+    guard.start()
+    for setup in setups:
+        if _can_fork(setup):
+            fork_server.prepare(_required(setup), own_variables(setup))
+
+
+def _required(setup: MethodSetup) -> list[str]:
+    """Return the packages that a method requires."""
+    return [package for facts in setup.method.facts for package in facts.requires]
+
+
+def _can_fork(setup: MethodSetup) -> bool:
+    """Return whether a method can run in a copy of a process.
+
+    With several threads, BLAS starts them when it is imported; the driver of a GPU cannot be copied.
+    """
+    return sys.platform == "linux" and setup.threads == 1 and setup.device == CPU
+
+
+def own_variables(setup: MethodSetup) -> dict[str, str]:
+    """Return the environment variables that a method's process has beside those of this process."""
+    return _COMMON_VARIABLES | dict.fromkeys(_THREAD_VARIABLES, str(setup.threads)) | setup.method.environment
 
 
 def _timeout_reply(timeout: float) -> Reply:

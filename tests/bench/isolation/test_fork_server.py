@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 import pytest
 
-from bench.isolation import fork_server
+from bench.isolation import fork_server, guard
 from bench.isolation.process import MethodProcess
 from bench.isolation.protocol import Limits, MethodSetup
 from tests.bench.waiting import FAULT_S, wait_until
@@ -54,6 +54,13 @@ def start(tmp_path):
         process.close()
 
 
+@pytest.fixture
+def no_server(monkeypatch):
+    """Let this process know of no server that it started before."""
+    monkeypatch.setattr(fork_server, "_servers", {})
+    monkeypatch.delenv(fork_server.ADDRESSES, raising=False)
+
+
 def notes(process):
     return process.register(CLOUD, CLOUD, 0).notes
 
@@ -86,8 +93,7 @@ def test_a_copy_that_gets_no_more_requests_ends_as_a_process_that_succeeded(star
     assert child.process.wait(FAULT_S) == 0
 
 
-def test_copies_end_with_their_server_and_processes_start_without_it_afterwards(start, monkeypatch):
-    monkeypatch.setattr(fork_server, "_servers", {})
+def test_copies_end_with_their_server_and_processes_start_without_it_afterwards(start, no_server):
     child = start("identity")
     os.kill(psutil.Process(child.process.pid).ppid(), signal.SIGKILL)
     assert child.process.wait(FAULT_S) == -signal.SIGKILL
@@ -106,9 +112,8 @@ def test_a_copy_whose_server_is_lost_has_ended_once_its_exit_code_is_known(start
     status.close()
 
 
-def test_copies_and_server_end_with_the_process_that_started_them(start, monkeypatch):
+def test_copies_and_server_end_with_the_process_that_started_them(start, no_server):
     """A process that is killed closes its connections: so does this one here."""
-    monkeypatch.setattr(fork_server, "_servers", {})
     child = start("identity")
     copy = psutil.Process(child.process.pid)
     server = copy.parent()
@@ -120,18 +125,78 @@ def test_copies_and_server_end_with_the_process_that_started_them(start, monkeyp
 
 
 def test_a_process_with_a_second_thread_is_not_copied():
+    """The request gets no answer: what it brought is closed."""
     client, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    own, status = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ended = threading.Event()
     thread = threading.Thread(target=ended.wait)
     thread.start()
-    with client, control:
-        socket.send_fds(client, [b"[]"], [control.fileno()])
-        assert not fork_server._Server(control)._fork()
+    with client, control, own, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        with status:
+            socket.send_fds(client, [b"[]"], [status.fileno()])
+        server = fork_server._Server(control, listener)
+        assert server._answer(control) and not server.copies
+        assert own.recv(1) == b""
     ended.set()
     thread.join()
 
 
-def test_a_copy_that_ends_before_it_serves_is_replaced_by_a_process_of_its_own(start, monkeypatch):
+def test_another_user_is_not_served(monkeypatch):
+    _, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with control, connection, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind("")
+        listener.listen()
+        server = fork_server._Server(control, listener)
+        connection.connect(listener.getsockname())
+        user = os.getuid()
+        monkeypatch.setattr(os, "getuid", lambda: user + 1)
+        server._accept()
+        assert not server.clients and connection.recv(1) == b""
+
+
+SHARING = """
+import os
+import numpy as np
+import psutil
+from bench.isolation.process import MethodProcess
+from bench.isolation.protocol import Limits, MethodSetup
+from bench.isolation import guard
+from tests.catalog import spec
+
+if os.environ.get("BENCH_TEST_PARENT"):
+    guard.end_with_parent(int(os.environ["BENCH_TEST_PARENT"]))  # a worker of the command
+child = MethodProcess(MethodSetup(spec("identity"), "blobs"), Limits(60, 4))
+assert child.start().status == "ok"
+print(child.process.pid, psutil.Process(child.process.pid).ppid(), flush=True)
+input()
+"""
+
+
+def start_elsewhere(**variables):
+    """Start a method in another process; return that process, the method's and the server that was copied."""
+    environment = os.environ | {"PYTHONPATH": str(guard.ROOT)} | variables
+    arguments = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
+    process = subprocess.Popen([sys.executable, "-c", SHARING], **arguments)
+    return process, *(psutil.Process(int(pid)) for pid in process.stdout.readline().split())
+
+
+def test_a_worker_uses_the_server_of_its_command_and_another_command_does_not(start, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(guard.ROOT))
+    own = start("identity")
+    server = psutil.Process(own.process.pid).parent()
+    worker, copy, used_by_worker = start_elsewhere(BENCH_TEST_PARENT=str(os.getpid()))
+    command, _, used_by_command = start_elsewhere()
+    assert used_by_worker == server != used_by_command
+    worker.kill()
+    wait_until(lambda: not copy.is_running())
+    assert server.is_running() and own.register(CLOUD, CLOUD, 0).status == "ok"
+    for process in (worker, command):
+        process.kill()
+        process.communicate()
+
+
+def test_a_copy_that_ends_before_it_serves_is_replaced_by_a_process_of_its_own(start, no_server, monkeypatch):
     """Its exit code comes where its process id is expected."""
     receive = fork_server._receive
 
@@ -139,7 +204,6 @@ def test_a_copy_that_ends_before_it_serves_is_replaced_by_a_process_of_its_own(s
         fork_server._kill(int(receive(status).removeprefix(b"pid ")))  # before it reads a request
         return b"-9"
 
-    monkeypatch.setattr(fork_server, "_servers", {})
     monkeypatch.setattr(fork_server, "_receive", end)
     process = start()
     assert isinstance(process.process, subprocess.Popen)
