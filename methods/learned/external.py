@@ -158,7 +158,7 @@ def rigid_from(T: Any) -> Pose:
     Raises:
         NoSolution: it is not finite.
     """
-    pose = np.array(T, dtype=np.float64).reshape(4, 4)
+    pose = np.asarray(T, dtype=np.float64).reshape(4, 4).copy()
     if not np.isfinite(pose).all():
         raise NoSolution("the model's pose is not finite")
     pose[:3, :3] = nearest_rotation(pose[:3, :3])
