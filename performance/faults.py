@@ -105,6 +105,7 @@ EXCLUDED_CALLS = {
     "step": "a progress bar",
     "print_exc": "a message in the log",
     "isinstance": "a test of types",
+    "set_flush_denormal": "speed: it changes numbers below 1e-38 alone",
     "set_title": "appearance",
     "suptitle": "appearance",
     "add_axes": "appearance: a place on paper",
