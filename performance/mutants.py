@@ -321,7 +321,7 @@ TESTS = {
     "methods/nn/prnet.py": [f"{NN}/test_prnet.py"],
     "methods/nn/rri.py": [f"{NN}/test_rri.py"],
     "methods/nn/rri_batched.py": [f"{NN}/test_rri_batched.py"],
-    "methods/nn/scan_gmr.py": [f"{METHODS}/test_deepgmr_scans.py"],
+    "methods/nn/scan_gmr.py": [f"{NN}/test_scan_gmr.py", f"{METHODS}/test_deepgmr_scans.py"],
     "methods/nn/threads.py": [f"{NN}/test_threads.py"],
     "methods/nn/transformer.py": [f"{NN}/test_transformer.py", f"{NN}/test_dcp.py"],
 }
