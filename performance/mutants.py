@@ -240,6 +240,8 @@ TESTS = {
     "bench/conformance/checks.py": ["tests/bench/conformance/test_checks.py"],
     "bench/conformance/command.py": ["tests/bench/conformance/test_command.py"],
     "common/devices.py": ["tests/common/test_devices.py", f"{DOCTESTS}[common.devices]"],
+    "common/errors.py": ["tests/common/test_errors.py"],
+    "common/parallel.py": [f"{REPORT}/test_jobs.py"],
     "common/files.py": ["tests/common/test_files.py"],
     "common/inspection.py": ["tests/common/test_inspection.py"],
     "common/keys.py": [f"{DOCTESTS}[common.keys]", PINNED],

@@ -105,3 +105,9 @@ def test_a_worker_watches_its_parent_once_and_the_parent_itself_does_not(monkeyp
     monkeypatch.setattr(subprocess, "Popen", None)
     guard.start()  # a worker needs no guard of its own
     assert guard._guard is None
+
+
+def test_marks_are_random_and_as_long_as_the_one_they_replace():
+    """A copy writes its mark over that of the server in the memory with which it was started."""
+    marks = {guard.new_mark() for _ in range(9)}
+    assert len(marks) == 9 and {len(mark) for mark in marks} == {len(guard.NO_MARK)} and guard.NO_MARK not in marks
