@@ -261,7 +261,12 @@ TESTS = {
     "datasets/fragment_layouts.py": ["tests/datasets/test_real_sets.py", PINNED],
     "datasets/icl_nuim.py": ["tests/datasets/test_real_sets.py", PINNED],
     "datasets/icl_nuim_pairs.py": ["tests/datasets/test_real_sets.py", PINNED],
-    "datasets/information.py": [f"{DOCTESTS}[datasets.information]", "tests/datasets/test_real_sets.py", PINNED],
+    "datasets/information.py": [
+        "tests/datasets/test_information.py",
+        f"{DOCTESTS}[datasets.information]",
+        "tests/datasets/test_real_sets.py",
+        PINNED,
+    ],
     "datasets/modelnet40.py": ["tests/datasets/test_modelnet40.py", PINNED],
     "datasets/pair_list.py": ["tests/datasets/test_real_sets.py", PINNED],
     "datasets/pairs.py": [f"{PLANNING}/test_export_problems.py", "tests/datasets/test_real_sets.py", PINNED],

@@ -119,3 +119,15 @@ def test_attributes_have_the_names_of_ply_and_colours_are_bytes():
     for value, is_byte in ((256.0, False), (-1.0, False), (200.5, False), (200.0, True)):
         assert (named(["red"], np.array([[value], [3.0]]))["red"].dtype == np.uint8) == is_byte
     assert shape_text((3, 4)) == "3 x 4" and shape_text(()) == "one value"
+
+
+def test_of_two_repeated_points_the_more_frequent_one_is_left_out():
+    for first, second in ((9, 8), (8, 9)):
+        table = np.vstack([np.tile((1.0, 2.0, 3.0), (first, 1)), np.tile((-1.0, 9.0, 4.0), (second, 1)), POINTS])
+        left = checked(cloud(table))
+        value = "1 2 3" if first > second else "-1 9 4"
+        assert len(left.points) == 58 and left.remarks[0].startswith(f"left out 9 of 67 rows {value} (")
+    same_x = np.vstack(
+        [np.tile((1.0, 2.0, 3.0), (4, 1)), np.tile((1.0, 2.0, 4.0), (5, 1)), np.ones((4, 3)), POINTS[:20]]
+    )
+    assert len(checked(cloud(same_x)).points) == 28, "points are repeated, not single coordinates"
