@@ -103,7 +103,7 @@ def test_a_worker_watches_its_parent_once_and_the_parent_itself_does_not(monkeyp
         guard.end_with_parent(os.getppid())
     assert watched == [os.getppid()]
     monkeypatch.setattr(subprocess, "Popen", None)
-    guard.start()  # a worker needs no guard of its own
+    guard.start()  # a worker needs no guard
     assert guard._guard is None
 
 

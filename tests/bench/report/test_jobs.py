@@ -40,7 +40,7 @@ def test_a_style_file_overrides_the_own_style(tmp_path):
 
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_all_figures_are_drawn_in_order_into_new_folders(tmp_path, monkeypatch, most):
-    """Many by several processes, which may have another current folder; a few when they are asked for."""
+    """Many by several processes, which may have another current folder; a few when they are called for."""
     seen = []
     monkeypatch.setattr(jobs, "MAX_SERIAL_FIGURES", most)
     monkeypatch.setattr(jobs, "parallel_map", lambda draw, items, large: seen.append(large) or map(draw, items))
@@ -61,6 +61,6 @@ def test_equal_figures_are_equal_bytes_of_200_dpi(tmp_path):
 
 def test_a_parallel_map_keeps_the_order_and_computes_in_this_process_if_small():
     assert list(parallel_map(abs, [3, -2, 1], False)) == [3, 2, 1]
-    asked = []
-    lazy = parallel_map(asked.append, [1, 2], False)
-    assert asked == [] and next(lazy) is None and asked == [1]
+    called = []
+    lazy = parallel_map(called.append, [1, 2], False)
+    assert called == [] and next(lazy) is None and called == [1]
