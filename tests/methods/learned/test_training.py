@@ -20,6 +20,7 @@ from scipy.spatial.transform import Rotation
 
 from common.errors import InputError
 from methods.deepgmr import DeepGMR
+from methods.learned import training
 from methods.learned.training import Trainer, rmse, train
 from methods.learned.training_config import Settings, command_of
 from methods.learned.training_data import Batch, collate, generate
@@ -289,3 +290,16 @@ def test_a_validation_is_the_mean_over_its_problems(monkeypatch: pytest.MonkeyPa
     assert all(np.isnan(without[f"validation_{name}"]) for name in ("loss", "rmse", "recall"))
     assert trainer.curve == [row, without] and told == ([1.25, 5.5] if schedule == "plateau" else [])
     assert (lr == 0.25) == (schedule == "plateau")
+
+
+def test_validation_problems_have_the_last_size_and_come_from_the_held_out_part(settings: Settings, data: Path) -> None:
+    """In batches of at most eight, the first problems of the part; each size is trained for an equal share of the steps."""
+    trainer = Trainer(replace(settings, points=(33, 64, 40), validation=11, steps=9))
+    whole = open_data("modelnet40", data)
+    batches = training._validation_batches(trainer, whole)
+    assert [batch.source.shape for batch in batches] == [(8, 40, 3), (3, 40, 3)]
+    problems = generate(training.part_of(whole, held_out=True), trainer.settings, 40, 0, 11)
+    expected = np.concatenate([problem.T_target_source[None] for problem in problems])
+    np.testing.assert_array_equal(torch.cat([batch.T_true for batch in batches]), expected)
+    sizes = [training.points_at(trainer.settings, step) for step in range(9)]
+    assert sizes == [33, 33, 33, 64, 64, 64, 40, 40, 40]
