@@ -306,7 +306,7 @@ TESTS = {
     "methods/ransac.py": [f"{METHODS}/test_ransac.py", PARAMETERS, DEFAULTS],
     "methods/small_gicp.py": [OPTIONAL],
     "methods/turbo_reg.py": [f"{METHODS}/test_match_methods.py"],
-    "methods/core/base.py": [f"{DOCTESTS}[methods.core.base]", f"{METHODS}/test_conformance.py"],
+    "methods/core/base.py": [f"{METHODS}/core/test_base.py", f"{DOCTESTS}[methods.core.base]"],
     "methods/core/chain.py": [f"{METHODS}/core/test_chain.py"],
     "methods/core/description.py": [f"{METHODS}/core/test_description.py", OPTIONAL, f"{CLI}/test_listing.py"],
     "methods/core/provenance.py": [f"{METHODS}/core/test_provenance.py"],
