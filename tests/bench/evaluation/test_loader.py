@@ -115,7 +115,9 @@ def test_runs_that_are_merged_are_the_whole_run(by):
 
 def test_runs_that_contradict_each_other_are_not_merged():
     _, (first, second) = parts_of("method")
-    with pytest.raises(InputError, match=r"a and b: both contain deepgmr on modelnet40/clean/1024; bench\.py compare a b"):
+    with pytest.raises(
+        InputError, match=r"a and b: both contain deepgmr on modelnet40/clean/1024; bench\.py compare a b"
+    ):
         loader.merge([first, first], ["a", "b"])
     second.problems.loc[3, "digest"] = b"other"
     name = second.problems["problem"][3]
