@@ -45,7 +45,7 @@ def clean(text: str, most: int = MAX_CHARACTERS) -> str:
     >>> clean("\x1b[31mno such file\x1b[0m:\n'a\udce4\x07'")
     "no such file: 'a\ufffd\ufffd'"
     >>> clean("ab" * 20, most=24)
-    'ababab… (40 characters)'
+    'abababa… (40 characters)'
     """
     if text.isascii() and text.isprintable() and len(text) <= most:
         return text

@@ -65,8 +65,8 @@ def _is_multiple_of_identity(block: Array) -> bool:
 def information_of(points: NDArray[Any]) -> Array:
     """Compute the information matrix (6, 6) of correspondences with points (n, 3), n > 0, in the order of 3DMatch.
 
-    >>> information_of(np.array([[0.0, 0.0, 1.0], [0.0, 0.0, 3.0]]))[0].tolist()
-    [2.0, 0.0, 0.0, 0.0, 4.0, 0.0]
+    >>> information_of(np.array([[0.0, 0.0, 1.0], [0.0, 0.0, 3.0]])).astype(int)[0].tolist()
+    [2, 0, 0, 0, 4, 0]
     """
     p = np.asarray(points, dtype=np.float64)
     total, square = portable.total(p), portable.total(p[:, :, None] * p[:, None, :])

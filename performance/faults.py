@@ -1,8 +1,9 @@
 """Single faults of a Python file: small edits of its code, each of a kind, in an order that depends on the code alone.
 
 Edits that cannot change a result are left out by the rules below, each with its reason, and never one by one: the same value in
-another form (`KEEPS_VALUE`, `COMMUTES`, factors of ±1), the size of a guard against rounding (`ROUNDING`), equality of two
-computed floats (`_is_computed`), texts, appearance, waiting times and sizes of units of work (`EXCLUDED_...`).
+another form (`KEEPS_VALUE`, `COMMUTES`, factors of ±1, names of equal values), the size of a guard against rounding
+(`ROUNDING`), equality of two computed floats (`_is_computed`), texts, appearance, waiting times and sizes of units of work
+(`EXCLUDED_...`).
 """
 
 from __future__ import annotations
@@ -105,6 +106,7 @@ EXCLUDED_CALLS = {
     "step": "a progress bar",
     "print_exc": "a message in the log",
     "isinstance": "a test of types",
+    "set_flush_denormal": "speed: it changes numbers below 1e-38 alone",
     "set_title": "appearance",
     "suptitle": "appearance",
     "add_axes": "appearance: a place on paper",
@@ -310,9 +312,17 @@ def _changes(node: ast.AST, known: Known) -> Iterator[tuple[str, ast.AST]]:
     elif isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple) and len(node.value.elts) > 1:
         yield "swapped results", _with(node, value=_with(node.value, elts=_swapped(node.value.elts)))
     elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple) and len(node.targets) == 1:
-        yield "swapped results", _with(node, targets=[_with(node.targets[0], elts=_swapped(node.targets[0].elts))])
+        if not _gives_equal_values(node.value):
+            yield "swapped results", _with(node, targets=[_with(node.targets[0], elts=_swapped(node.targets[0].elts))])
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _called(node.value) not in EXCLUDED_CALLS:
         yield "dropped statement", ast.Pass()
+
+
+def _gives_equal_values(node: ast.AST) -> bool:
+    """Return whether the first two values of a tuple are the same expression without a call: their names may be swapped."""
+    if not isinstance(node, ast.Tuple) or any(isinstance(part, ast.Call) for part in ast.walk(node)):
+        return False
+    return len({ast.unparse(value) for value in node.elts[:2]}) == 1
 
 
 def _is_computed(node: ast.Compare, known: Known) -> bool:

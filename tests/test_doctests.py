@@ -3,22 +3,13 @@
 import doctest
 import importlib
 import inspect
+from pathlib import Path
 
 import pytest
 
-MODULES = (
-    "bench.evaluation.conventions",
-    "bench.evaluation.metrics",
-    "bench.evaluation.statistics",
-    "bench.storage.run_json",
-    "common.keys",
-    "common.specs",
-    "datasets.conditions",
-    "datasets.poses",
-    "datasets.rooms",
-    "methods.core.base",
-    "methods.core.registry",
-)
+ROOT = Path(__file__).parents[1]
+FILES = (file for package in ("bench", "common", "datasets", "methods") for file in (ROOT / package).rglob("*.py"))
+MODULES = sorted(".".join(file.relative_to(ROOT).with_suffix("").parts) for file in FILES if ">>>" in file.read_text())
 """Modules with examples."""
 
 COMPLETE = ("bench.evaluation.metrics", "bench.evaluation.statistics")

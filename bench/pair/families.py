@@ -20,6 +20,7 @@ def family(spec: MethodSpec) -> str:
     Of a chain the first part counts, since the others only refine its pose. Of its class, the outermost base class counts that is
     defined in a file with a method: classes of weights or settings of one network share it, general bases do not.
 
+    >>> from methods.core.registry import MethodRegistry
     >>> spec = MethodRegistry().spec
     >>> family(spec("fgr+icp")) == family(spec("fgr[normal_radius=0.3]")) != family(spec("ransac10k"))
     True

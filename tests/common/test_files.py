@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from common.errors import StorageError
-from common.files import write_atomically
+from common.files import atomic_path, write_atomically
 
 
 def test_text_that_utf_8_lacks_is_written_as_an_escape(tmp_path):
@@ -20,3 +20,38 @@ def test_a_full_disk_is_one_line_and_leaves_no_temporary_file(tmp_path):
     with pytest.raises(StorageError, match="disk is full"):
         write_atomically(tmp_path / "a", blocks())
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "stored"), [("ä\n", "ä\n".encode()), (b"a\r\n\0", b"a\r\n\0"), (iter([b"a", b"b"]), b"ab")]
+)
+def test_a_complete_file_replaces_the_old_one(tmp_path, content, stored):
+    file = tmp_path / "a"
+    file.write_text("old")
+    assert write_atomically(file, content) == file
+    assert file.read_bytes() == stored and list(tmp_path.iterdir()) == [file]
+
+
+def test_a_file_or_folder_of_a_block_that_fails_is_removed_and_the_old_file_stays(tmp_path):
+    (tmp_path / "a").write_text("old")
+    for name, begin in (
+        ("a", lambda path: path.write_text("new")),
+        ("b", lambda path: (path / "c").mkdir(parents=True)),
+    ):
+        with pytest.raises(KeyError), atomic_path(tmp_path / name) as temporary:
+            begin(temporary)
+            assert temporary.parent == tmp_path and temporary.name.startswith(f".{name}.")
+            raise KeyError
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("a", "old")]
+    with atomic_path(tmp_path / "b") as temporary:
+        temporary.mkdir()
+    assert (tmp_path / "b").is_dir()
+
+
+def test_what_is_no_fault_of_the_disk_is_raised_as_it_is(tmp_path):
+    def blocks():
+        raise OSError(errno.EPIPE, "broken")
+        yield b""
+
+    with pytest.raises(OSError, match="broken"):
+        write_atomically(tmp_path / "a", blocks())

@@ -3,12 +3,14 @@
 import os
 import sys
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 
 from bench.cli import main
 from common.errors import InputError
-from common.plugins import discover
+from common.plugins import Discovery, Source, discover
+from methods.base import Method
 from methods.core.registry import GROUP, MethodRegistry
 from tests.catalog import build, open_data
 
@@ -93,3 +95,54 @@ def test_entry_points_of_installed_packages_are_plugins(tmp_path, monkeypatch):
     assert offered == {"mine": ["Mine"], "both": ["Mine", "Other"]}
     assert "pip install not_installed_pkg" in plugins.faults["lost"]
     assert "stranger_pkg" not in sys.modules
+
+
+def test_classes_are_the_concrete_ones_of_the_module_or_the_one_that_is_named(tmp_path):
+    text = (
+        "from abc import ABC, abstractmethod\nfrom methods.base import Method\nfrom methods.icp import Icp\nvalue = 1\n"
+    )
+    text += "class B(Method):\n    '''B.'''\nclass A(B):\n    '''A.'''\nclass Other:\n    '''No method.'''\n"
+    text += "class Abstract(Method, ABC):\n    '''Abstract.'''\n    @abstractmethod\n    def part(self): ...\n"
+    (tmp_path / "several.py").write_text(text)
+
+    def names(only=""):
+        return [
+            cls.__name__ for cls in Source("several", "", file=str(tmp_path / "several.py"), only=only).classes(Method)
+        ]
+
+    assert names() == ["A", "B"]
+    assert {only: names(only) for only in ("A", "Other", "value")} == {"A": ["A"], "Other": [], "value": []}
+
+
+def test_a_file_is_imported_again_after_it_has_changed(tmp_path):
+    file = tmp_path / "twice.py"
+    modules = []
+    for text, time in (("x = 1", 10**18), ("x = 1", 10**18), ("x = 23", 2 * 10**18)):
+        file.write_text(text)
+        os.utime(file, ns=(time, time))
+        modules.append(Source("twice", "", file=str(file)).load())
+    assert modules[0] is modules[1] and modules[0] is not modules[2] and modules[2].x == 23
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "twice.py").write_text("x = 456")
+    assert Source("twice", "", file=str(tmp_path / "other" / "twice.py")).load().x == 456
+
+
+def test_the_first_of_a_name_is_used_and_reserved_names_are_faults():
+    first, second = Source("a", "first file"), Source("a", "second file")
+    given = [
+        ("a", first, 1),
+        ("a", second, 2),
+        ("all", first, 3),
+        ("b", second, 4),
+        ("oracle", second, 5),
+        ("a b", first, 6),
+    ]
+    used, faults = Discovery(faults={"c": "broken"}).index(given, "method")
+    assert used == {"a": 1, "b": 4} and set(faults) == {"a", "all", "oracle", "a b", "c"}
+    assert faults["a"] == "second file: a method named 'a' exists already (first file); rename this one"
+    assert faults["all"] == "first file: method: the name 'all' is reserved; rename it" and faults["c"] == "broken"
+
+
+def test_a_folder_must_exist():
+    with pytest.raises(InputError, match="no such folder; give a folder"):
+        discover("methods", GROUP, Path("nowhere"))

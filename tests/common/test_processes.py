@@ -79,3 +79,11 @@ def test_descendants_are_those_that_psutil_finds(monkeypatch, has_children):
         for process in (parent, *below):
             process.kill()
     assert processes.descendants(parent.pid) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a thread looks")
+def test_a_process_whose_parent_has_ended_before_ends_at_once():
+    text = "import os, sys; from common.processes import die_with_parent; die_with_parent(os.getppid() {}); sys.exit(3)"
+    for other, code in (("", 3), ("+ 1", 1)):
+        done = subprocess.run([sys.executable, "-c", text.format(other)], cwd=ROOT, timeout=FAULT_S)
+        assert done.returncode == code

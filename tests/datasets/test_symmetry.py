@@ -3,7 +3,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from common.errors import InputError
-from datasets.symmetry import rotations, turn
+from datasets.symmetry import members, rotations, turn
 
 
 def _same_sets(a, b):
@@ -59,3 +59,12 @@ def test_turn_is_scipys_rotation_vector():
 def test_unknown_names_are_one_line(name):
     with pytest.raises(InputError, match="unknown symmetry"):
         rotations(name)
+
+
+@pytest.mark.parametrize(("name", "count"), [("C4", 4), ("D3x", 6), ("O", 24), ("Cinf", 8), ("Dinfy", 16)])
+def test_members_sample_a_continuous_axis_at_even_steps(name, count):
+    sampled = members(name, 8)
+    assert sampled.shape == (count, 3, 3) and np.allclose(sampled[0], np.eye(3))
+    axis = "y" if name.endswith("y") else "z"
+    group = rotations(name)[1] if "inf" not in name else rotations(f"{name[0]}8{axis}")[1]
+    assert _same_sets(sampled, group)

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 from scipy.spatial.transform import Rotation
 
 from common.errors import InputError
+from datasets import symmetry_estimate
 from datasets.base import MeshShape, PointShape, sample_triangles, triangle_areas
 from datasets.problems import ProblemKey, make_problem
 from datasets.shapes40 import Shapes40
@@ -137,3 +139,80 @@ def test_the_option_of_a_data_set(box):
 def test_an_unknown_choice_is_an_error(name):
     with pytest.raises(InputError, match="symmetry must be unknown or estimate"):
         open_data(f"{name}[symmetry=guess]")
+
+
+def test_axes_of_a_search_are_a_step_apart():
+    u, v = Rotation.random(random_state=0).as_matrix()[:2]
+    circle = symmetry_estimate._circle(u, v, np.radians(6))
+    assert circle.shape == (30, 3) and np.allclose(np.linalg.norm(circle, axis=1), 1) and np.allclose(circle[0], u)
+    angles = np.degrees(np.arccos((circle[:-1] * circle[1:]).sum(axis=1).clip(-1, 1)))
+    assert np.allclose(angles, 6) and np.allclose(circle @ np.cross(u, v), 0) and np.allclose(circle[15], v)
+    dome = symmetry_estimate._hemisphere(np.radians(6))
+    assert len(dome) == int(2 * np.pi / np.radians(6) ** 2) and np.allclose(np.linalg.norm(dome, axis=1), 1)
+    assert dome[:, 2].min() > 0 and np.allclose(dome[:, 2], (np.arange(len(dome)) + 0.5) / len(dome))
+    distance = np.degrees(np.arccos((dome @ dome.T - 2 * np.eye(len(dome))).max(axis=1)))
+    assert 4 < distance.min() < distance.max() < 8
+    upper = np.abs(np.random.default_rng(0).normal(size=(500, 3)) * [1, 1, 1])
+    upper *= np.random.default_rng(1).choice([-1, 1], (500, 3)) * [1, 1, 0] + [0, 0, 1]
+    upper /= np.linalg.norm(upper, axis=1, keepdims=True)
+    assert np.degrees(np.arccos(np.abs(upper @ dome.T).max(axis=1))).max() < 6, "no gap is wider than a step"
+
+
+def test_the_axis_of_a_motion_and_its_point_nearest_to_the_centre():
+    draw = np.random.default_rng(3)
+    for angle in (0.3, 2.0, np.pi - 0.1):
+        axis = Rotation.random(random_state=1).as_matrix()[0]
+        on_axis, centre, slide = *draw.normal(size=(2, 3)), 0.4
+        R = turn(axis, angle)
+        t = on_axis - R @ on_axis + slide * axis
+        for near in (axis, -axis):
+            found, point = symmetry_estimate._axis_of(R, t, near + 0.1, centre)
+            assert np.allclose(found, near, atol=1e-6)
+            assert np.allclose(np.cross(point - on_axis, axis), 0, atol=1e-6) and abs((point - centre) @ axis) < 1e-6
+    found, _ = symmetry_estimate._axis_of(np.eye(3), np.zeros(3), axis, centre)
+    assert np.allclose(found, axis), "without a turn the axis stays"
+
+
+def test_parts_of_a_fit():
+    draw = np.random.default_rng(0)
+    p, R, t = draw.normal(size=(20, 3)), Rotation.random(random_state=5).as_matrix(), draw.normal(size=3)
+    q = p @ R.T + t + draw.normal(0, 0.01, p.shape)
+    ours = symmetry_estimate._rigid(p, q)
+    assert np.allclose(ours[0], Rotation.align_vectors(q - q.mean(0), p - p.mean(0))[0].as_matrix())
+    assert np.allclose(ours[1], q.mean(0) - ours[0] @ p.mean(0))
+    for axis in (*np.eye(3), R[1]):
+        across = symmetry_estimate._perpendicular(axis)
+        assert abs(across @ axis) < 1e-12 and np.linalg.norm(across) == pytest.approx(1)
+    frame = symmetry_estimate._frame(R[0], R[0] + 0.5 * R[1], t)
+    assert np.allclose(frame, np.block([[np.stack([R[1], R[2], R[0]], axis=1), t[:, None]], [np.eye(4)[3]]]))
+
+
+def test_the_error_is_the_largest_of_three_measures_relative_to_their_limits():
+    cloud = symmetry_estimate._Cloud(sampled(SOLIDS["D2"], 400, 0))
+    nearest = np.sort(cdist(cloud.points, cloud.points), axis=1)[:, 1]
+    assert cloud.spacing == pytest.approx(nearest.mean()) and cloud.far == pytest.approx(np.quantile(nearest, 0.99))
+    assert np.allclose(cloud.centre, cloud.points.mean(axis=0)) and len(cloud.search_points) == 150
+    level, far = np.full(1000, cloud.spacing), np.full(1000, cloud.spacing)
+    assert cloud._error(level) == pytest.approx(0)
+    assert cloud._error(1.075 * level) == pytest.approx(1) and cloud._error(1.15 * level) == pytest.approx(2)
+    far[:30], level[:9] = 1.01 * cloud.far, 1.51 * cloud.far
+    balance = (cloud.spacing * 1000 - far.sum()) / 970
+    far[30:] += balance
+    level[9:] += (cloud.spacing * 1000 - level.sum()) / 991
+    assert cloud._error(far) == pytest.approx(1) and cloud._error(level) == pytest.approx(2)
+
+
+def test_candidate_axes_are_well_separated_and_fit_best():
+    cloud = symmetry_estimate._Cloud(sampled(SOLIDS["D2"], 400, 0))
+    axes = symmetry_estimate._hemisphere(np.radians(12))
+    best = cloud._best(axes, (1 / 2, 1 / 3), 5)
+    distances = [min(cloud._search_distance(a, np.pi), cloud._search_distance(a, 2 * np.pi / 3)) for a in axes]
+    expected = []
+    for row in np.argsort(distances):
+        if all(abs(axes[row] @ other) < np.cos(np.radians(15)) for other in expected):
+            expected.append(axes[row])
+    assert np.array_equal(best, expected[:5])
+    axis, angle = axes[7], 1.3
+    moved = (cloud.search_points - cloud.centre) @ turn(axis, angle).T + cloud.centre
+    nearest = cdist(moved, cloud.points).min(axis=1)
+    assert cloud._search_distance(axis, angle) == pytest.approx(np.minimum(nearest, 4 * cloud.spacing).mean())

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 import torch
 
 from methods.base import NoSolution
+from methods.core.registry import MethodRegistry
 from methods.deepgmr import DeepGMR
 from methods.learned.gmr import PRECISIONS
 from methods.learned.weights import read_tensors
@@ -89,3 +92,32 @@ def test_collinear_and_duplicate_clouds_do_not_crash(control: DeepGMR) -> None:
     for cloud in (np.outer(np.linspace(-1, 1, 60), [1, 0, 0]), np.repeat(blob(12), 5, axis=0)):
         T = control.register(cloud.astype(np.float32), cloud.astype(np.float32))
         np.testing.assert_allclose(T[:3, :3] @ T[:3, :3].T, np.eye(3), atol=1e-6)
+
+
+CHANGED = {
+    "deepgmr": {},
+    "deepgmr_untrained": {},
+    "deepgmr_j16": {},
+    "deepgmr_j4": {"components": 4},
+    "deepgmr_j8": {"components": 8},
+    "deepgmr_j32": {"components": 32},
+    "deepgmr_xyz": {"features": "xyz"},
+    "deepgmr_rmse_loss": {"loss": "rmse"},
+    "deepgmr_width256": {"local": (64, 128, 256, 256)},
+    "deepgmr_width512": {"local": (64, 128, 256, 512)},
+    "deepgmr_printed": {"centring": "printed"},
+    "deepgmr_k10": {"k": 10},
+    "deepgmr_k40": {"k": 40},
+    "deepgmr_k64": {"k": 64, "loss": "rmse"},
+}
+"""What differs from the paper's configuration, by the name of the method."""
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_an_ablation_changes_what_its_name_says(name: str) -> None:
+    entry = MethodRegistry().entries[name]
+    paper = {"features": "rri", "k": 20, "local": (64, 128, 256, 1024), "head": (512, 256, 128), "components": 16}
+    paper |= {"centring": "exact", "loss": "mse", "symmetric": False}
+    assert asdict(entry.cls.network().config) == paper | CHANGED[name]
+    assert entry.cls.trained == ("deepgmr" if name == "deepgmr_untrained" else name)
+    assert entry.facts.in_all == (name in ("deepgmr", "deepgmr_untrained"))

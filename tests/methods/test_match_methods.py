@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 from scipy.spatial.transform import Rotation
 
 from common.kinds import DataKind
@@ -118,3 +119,75 @@ def test_sets_have_the_given_sizes_and_the_usual_ones_otherwise(
         method.hypotheses(p, p, 0.1)
         assert sizes == expected
         sizes.clear()
+
+
+def random_weights(seed: int, n: int = 30) -> np.ndarray:
+    graph = np.random.default_rng(seed).random((n, n)) < 0.4
+    return second_order(np.triu(graph, 1) | np.triu(graph, 1).T)
+
+
+@pytest.mark.parametrize("largest", [3, 5, 30])
+def test_the_match_with_the_highest_weights_to_all_members_joins_a_clique(largest: int) -> None:
+    weights = random_weights(2) + np.random.default_rng(0).uniform(0, 0.1)
+    weights *= weights > 0.2
+    for start, ours in enumerate(grown_cliques(weights, np.arange(30), largest)):
+        members = [start]
+        while len(members) < largest:
+            sums = [
+                sum(weights[k, m] for m in members) if all(weights[k, m] > 0 for m in members) else 0 for k in range(30)
+            ]
+            if max(sums) == 0:
+                break
+            members.append(int(np.argmax(sums)))
+        assert np.flatnonzero(ours).tolist() == sorted(members)
+
+
+def test_cliques_are_grown_from_the_best_matches_and_weighted_by_their_strength() -> None:
+    """The distances of matches agree to a fraction of the tolerance; each set of three or more gives a weighted pose."""
+    p, q, _ = planted(80, 40)
+    method, tolerance = Mac(cliques=12, largest=9, strictness=0.4), 0.05
+    apart = np.abs(cdist(p, p) - cdist(q, q))
+    weights = second_order(apart < 0.4 * tolerance)
+    strength = weights.sum(axis=1)
+    starts = np.argsort(-strength, kind="stable")[:12]
+    sets = {tuple(np.flatnonzero(row)) for row in grown_cliques(weights, starts, 9)}
+    poses = method.hypotheses(p, q, tolerance)
+    expected = []
+    for chosen in (list(members) for members in sets if len(members) >= 3):
+        w = strength[chosen]
+        a, b = np.average(p[chosen], axis=0, weights=w), np.average(q[chosen], axis=0, weights=w)
+        R = Rotation.align_vectors(q[chosen] - b, p[chosen] - a, weights=w)[0].as_matrix()
+        expected.append(np.c_[R, b - R @ a])
+    ours = [np.c_[R, t] for R, t in zip(*poses, strict=True)]
+    assert len(ours) == len(expected) > 1
+    apart = np.abs(np.array(ours)[:, None] - np.array(expected)).max(axis=(2, 3))
+    assert apart.min(axis=1).max() < 1e-4
+
+
+@pytest.mark.parametrize(("pivots", "triangles"), [(3, 1), (5, 2), (10_000, 2)])
+def test_triangles_complete_the_strongest_pairs_by_the_strongest_thirds(pivots: int, triangles: int) -> None:
+    p, q, _ = planted(24, 10)
+    method, tolerance = TurboReg(strictness=0.6, pivots=pivots, triangles=triangles), 0.05
+    weights = second_order(np.abs(cdist(p, p) - cdist(q, q)) < 0.6 * tolerance)
+    pairs = sorted(((weights[i, j], i, j) for i in range(24) for j in range(i) if weights[i, j] > 0), reverse=True)
+    least = pairs[: min(pivots, len(pairs))][-1][0]
+    poses = method.hypotheses(p, q, tolerance)
+    allowed, certain = [], []
+    for weight, i, j in (pair for pair in pairs if pair[0] >= least):
+        both = np.where((weights[i] > 0) & (weights[j] > 0), weights[i] + weights[j], 0)
+        bound = np.sort(both)[-triangles]
+        thirds = np.flatnonzero(both >= max(bound, 1e-9))
+        found = []
+        for k in thirds:
+            corners = [i, j, int(k)]
+            a, b = p[corners].mean(axis=0), q[corners].mean(axis=0)
+            R = Rotation.align_vectors(q[corners] - b, p[corners] - a)[0].as_matrix()
+            found.append(np.c_[R, b - R @ a])
+        allowed += found
+        certain += found if weight > least and len(thirds) <= triangles else []
+    ours = [np.c_[R, t] for R, t in zip(*poses, strict=True)]
+    assert len(ours) <= triangles * min(pivots, len(pairs))
+    apart = np.abs(np.array(ours)[:, None] - np.array(allowed)).max(axis=(2, 3))
+    assert apart.min(axis=1).max() < 1e-4
+    for other in certain:
+        assert min(np.abs(one - other).max() for one in ours) < 1e-4

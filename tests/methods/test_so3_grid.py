@@ -160,3 +160,61 @@ def test_bad_input() -> None:
     for parameters in ({"mode": "half"}, {"camera": "x"}, {"rotations": 0}):
         with pytest.raises(InputError, match="so3_grid"):
             So3Grid(**parameters)
+
+
+def test_the_levels_of_the_search_are_those_of_the_reference_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Points, poses, share of pairs, limits and steps of each refinement, and what is kept between them."""
+    calls: list[tuple[object, ...]] = []
+
+    class Recorded:
+        def __init__(self, source: object, target: object, most: int | None = None) -> None:
+            self.source, self.target, self.most = source, target, most
+
+        def refine(self, poses: np.ndarray, keep: float, limits: object = None, steps: int | None = None) -> np.ndarray:
+            calls.append(("refine", self.most, len(poses), keep, limits, steps))
+            return poses
+
+        def fits(self, poses: np.ndarray, keep: float, limit: float = np.inf) -> np.ndarray:
+            calls.append(("fits", self.most, keep, limit))
+            return np.tile(np.arange(len(poses), dtype=float)[:, None, None], (1, 2, 2))
+
+    def separate(poses: np.ndarray, most: int, *far: float) -> np.ndarray:
+        calls.append(("separate", len(poses), most, *far))
+        return np.arange(min(most, len(poses)))
+
+    monkeypatch.setattr(so3_grid, "Pair", Recorded)
+    monkeypatch.setattr(so3_grid, "separate", separate)
+    monkeypatch.setattr(
+        so3_grid,
+        "_two_way_scores",
+        lambda pair, poses, field, most: calls.append((field, most)) or np.arange(len(poses)),
+    )
+    method = So3Grid(rotations=96, candidates=10, views=300, finalists=20)
+    cloud = SimpleNamespace(depth=lambda *numbers: calls.append(("depth", *numbers)))
+    pair = Recorded(cloud, cloud)
+    assert len(method._whole(pair)) == 5
+    assert calls == [
+        ((32, 1.1, 0.5), 128),
+        ("separate", 24, 10, 20.0),
+        ("refine", 128, 10, 0.9, None, 8),
+        ("fits", 128, 0.9, np.inf),
+        ("separate", 10, 5, 10.0),
+        ("refine", None, 5, 0.9, None, None),
+    ]
+    calls.clear()
+    poses = np.tile(np.eye(4), (400, 1, 1))
+    monkeypatch.setattr(So3Grid, "_sweep", lambda *_: poses)
+    found, costs = method._partial(pair, poses[:3])
+    assert len(found) == len(costs) == 23 and (np.diff(costs) >= 0).all()
+    assert calls == [
+        *[("depth", 96, 1.6, 0.06)] * 2,
+        ("refine", 128, 300, 1.0, (0.1, 0.05), 8),
+        ("fits", 128, 1.0, 0.05),
+        ("separate", 300, 300, 4.0, 0.04),
+        ("refine", 256, 80, 1.0, (0.08, 0.05), 8),
+        ("fits", 256, 1.0, 0.05),
+        ("separate", 80, 80, 4.0, 0.04),
+        ("refine", None, 23, 1.0, (0.08, 0.05), 10),
+        ("fits", None, 1.0, 0.05),
+        ("separate", 23, 23, 4.0, 0.04),
+    ]

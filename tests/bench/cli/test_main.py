@@ -141,3 +141,17 @@ def test_data_leaves_out_bad_files_if_asked_and_prints_how_many(tmp_path, capsys
     assert main.main([*arguments, "--skip-bad"]) == 0
     output = capsys.readouterr().out
     assert "1 objects in 1 categories, ready" in output and "1 file is left out, the first because of:" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], "bench.py"),
+        (["run", "--data", "/mnt/x", "--seed", "1"], "bench.py run --data $BENCH_DATA --seed 1"),
+        (["--data=/mnt/x", "--out", "a b"], "bench.py --data=$BENCH_DATA --out 'a b'"),
+        (["list", "--data"], "bench.py list --data"),
+        (["--methods", "icp[trim=0.1]"], "bench.py --methods 'icp[trim=0.1]'"),
+    ],
+)
+def test_the_command_is_recorded_without_the_path_of_the_data(arguments, text):
+    assert main._command_text(arguments) == text

@@ -5,9 +5,11 @@ import sqlite3
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from bench.evaluation import loader
 from bench.evaluation.loader import POSE_COLUMNS
+from common.errors import InputError
 from tests.bench.stored_runs import write_record
 from tests.bench.synthetic_run import as_loaded, synthetic_run
 
@@ -58,3 +60,66 @@ def test_the_order_of_the_rows_of_a_record_has_no_effect(tmp_path):
     for name in ("problems", "outcomes"):
         pd.testing.assert_frame_equal(getattr(there, name), getattr(here, name))
     assert np.array_equal(there.scenes.truth, here.scenes.truth) and there.information.keys() == here.information.keys()
+
+
+def parts_of(by):
+    """The tables of a run, and the runs of which it consists: one a method, or one a condition."""
+    problems, outcomes, run = synthetic_run(
+        n=9, sizes=(256,), methods=("deepgmr", "icp"), conditions=("clean", "noisy")
+    )
+    accuracy = outcomes["phase"] == "accuracy"
+    problems, outcomes = (
+        problems[~problems["problem"].str.contains("0-180")],
+        outcomes[accuracy & (outcomes["status"] != "skipped")],
+    )
+    values = outcomes[by].unique()[::-1]
+    parts = []
+    for k, value in enumerate(values):
+        own = problems if by == "method" else problems[problems["condition"] == value]
+        facts = run | {
+            "command": f"run {k}",
+            "notes": ["both", f"note {k}"],
+            "data": {f"d{k}": k},
+            "unavailable": {f"u{k}": "no"},
+        }
+        facts |= {
+            "config": run["config"] | {"angle_bins": [0, 10 + k, 180], "seed": k},
+            "methods": {f"m{k}": {"kind": "x"}},
+        }
+        parts.append(as_loaded(own, outcomes[outcomes[by] == value], facts))
+        parts[-1].information[2] = np.full((6, 6), float(k))
+    return as_loaded(problems, outcomes, run), parts
+
+
+@pytest.mark.parametrize("by", ["method", "condition"])
+def test_runs_that_are_merged_are_the_whole_run(by):
+    whole, parts = parts_of(by)
+    merged = loader.merge(parts, ["a", "b"])
+    pd.testing.assert_frame_equal(merged.problems, whole.problems)
+    of_text = [name for name in whole.outcomes.columns if name not in POSE_COLUMNS]
+    assert merged.outcomes[of_text].astype(str).equals(whole.outcomes[of_text].astype(str))
+    np.testing.assert_array_equal(merged.outcomes[POSE_COLUMNS], whole.outcomes[POSE_COLUMNS])
+    np.testing.assert_array_equal(merged.scenes.truth, whole.scenes.truth)
+    for ours, theirs in zip(merged.scenes.moments, whole.scenes.moments, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert len(merged.stages) == sum(len(part.stages) for part in parts)
+    named = {whole.problems["problem"][row]: matrix[0, 0] for row, matrix in merged.information.items()}
+    given = [{part.problems["problem"][2]: float(k)} for k, part in enumerate(parts)]
+    assert named == (given[0] if by == "method" else given[0] | given[1]), "of a problem of both, the first counts"
+    run = merged.run
+    assert (run["command"], run["notes"]) == ("run 0 ; run 1", ["both", "note 0", "note 1"])
+    assert run["config"] == parts[0].run["config"] | {"angle_bins": [0, 10, 11, 180]} and run["config"]["seed"] == 0
+    assert (run["data"], run["unavailable"]) == ({"d0": 0, "d1": 1}, {"u0": "no", "u1": "no"})
+    assert set(run["methods"]) == {"m0", "m1"} and run["environment"] == parts[0].run["environment"]
+
+
+def test_runs_that_contradict_each_other_are_not_merged():
+    _, (first, second) = parts_of("method")
+    with pytest.raises(
+        InputError, match=r"a and b: both contain deepgmr on modelnet40/clean/1024; bench\.py compare a b"
+    ):
+        loader.merge([first, first], ["a", "b"])
+    second.problems.loc[3, "digest"] = b"other"
+    name = second.problems["problem"][3]
+    with pytest.raises(InputError, match=f"a and b: problem {name} has different clouds"):
+        loader.merge([first, second], ["a", "b"])

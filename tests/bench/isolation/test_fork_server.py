@@ -208,3 +208,27 @@ def test_a_copy_that_ends_before_it_serves_is_replaced_by_a_process_of_its_own(s
     process = start()
     assert isinstance(process.process, subprocess.Popen)
     assert process.register(CLOUD, CLOUD, 0).status == "ok"
+
+
+@pytest.mark.parametrize("end", [MethodProcess.close, lambda child: os.kill(child.process.pid, signal.SIGKILL)])
+def test_a_copy_that_has_ended_leaves_no_descriptor_open(start, end):
+    """Neither here, nor in the server, nor in the next copy."""
+    first = start("identity")
+    copies = psutil.Process(first.process.pid), psutil.Process(start("identity").process.pid)
+    assert len({copy.num_fds() for copy in copies}) == 1
+    processes = psutil.Process(), copies[0].parent()
+    before = [process.num_fds() for process in processes]
+    for _ in range(3):
+        child = start("identity")
+        end(child)
+        child.close()
+    wait_until(lambda: [process.num_fds() for process in processes] == before)
+
+
+def test_a_killed_copy_leaves_no_descriptor_open():
+    before = psutil.Process().num_fds()
+    process = subprocess.Popen(["sleep", "60"])
+    fork_server._kill(process.pid)
+    assert process.wait(FAULT_S) == -signal.SIGKILL and psutil.Process().num_fds() == before
+    fork_server._kill(process.pid)  # which is gone
+    assert psutil.Process().num_fds() == before

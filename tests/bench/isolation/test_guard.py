@@ -1,8 +1,10 @@
 """No process of a command outlives it, whatever ends the command and whatever session the process moved to."""
 
+import os
 import signal
 import subprocess
 import sys
+import threading
 
 import psutil
 import pytest
@@ -88,3 +90,24 @@ with like_ctrl_c() as signals:
 """
     done = subprocess.run([sys.executable, "-c", text], cwd=guard.ROOT, capture_output=True, text=True, timeout=FAULT_S)
     assert done.stdout == "True\n", done.stderr
+
+
+def test_a_worker_watches_its_parent_once_and_the_parent_itself_does_not(monkeypatch):
+    watched = []
+    monkeypatch.setattr(guard, "watch", watched.append)
+    monkeypatch.setattr(guard, "_guarded_by_parent", threading.Event())
+    monkeypatch.setattr(guard, "_guard", None)
+    guard.end_with_parent(os.getpid())
+    assert watched == [] and not guard._guarded_by_parent.is_set()
+    for _ in range(2):
+        guard.end_with_parent(os.getppid())
+    assert watched == [os.getppid()]
+    monkeypatch.setattr(subprocess, "Popen", None)
+    guard.start()  # a worker needs no guard
+    assert guard._guard is None
+
+
+def test_marks_are_random_and_as_long_as_the_one_they_replace():
+    """A copy writes its mark over that of the server in the memory with which it was started."""
+    marks = {guard.new_mark() for _ in range(9)}
+    assert len(marks) == 9 and {len(mark) for mark in marks} == {len(guard.NO_MARK)} and guard.NO_MARK not in marks

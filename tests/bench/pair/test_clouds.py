@@ -1,11 +1,61 @@
 """Preparation of two files."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 
 from bench.pair import clouds
 from common.keys import rng
-from tests.bench.pair.synthetic_pair import shell
+from tests.bench.pair.synthetic_pair import T, shell
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [(1.39, 0), (1.4, 1), (2.1, 1), (2.11, 0), (20, 0), (20.1, 2), (300, 2), (301, 3)],
+)
+def test_the_unit_is_guessed_from_the_size(size, expected):
+    words = ("perhaps metres", "an object scaled", "perhaps metres if it is a building", "perhaps millimetres")
+    guess = clouds.guessed_unit(size)
+    assert guess.startswith(words[expected]) and (expected == 2) == ("if an object" in guess)
+
+
+@pytest.mark.parametrize("base", [1000.0, 100.0, 1 / 1000, 1 / 100])
+def test_a_factor_between_units_is_recognised_within_1_6(base):
+    for ratio, known in ((1.0, True), (1.59, True), (1 / 1.59, True), (1.61, False), (1 / 1.61, False)):
+        assert clouds.unit_factor(2.0, 2.0 * base * ratio) == pytest.approx(base if known else 1)
+
+
+def test_sizes_spacings_and_limits_by_their_definitions():
+    points = rng("definitions").normal(size=(150, 3))
+    points[10:20] = points[:10]
+    size = 2 * np.percentile(np.linalg.norm(points[:40] - points[:40].mean(axis=0), axis=1), 95)
+    assert clouds._size(points[:40]) == pytest.approx(size), "all points of a small cloud count"
+    distinct = np.unique(points, axis=0)
+    nearest = np.sort(cdist(distinct, distinct), axis=1)[:, 1]
+    assert clouds._spacing(points) == pytest.approx(np.median(nearest))
+    blank = np.zeros(3)
+    scans = clouds.Scans(None, None, 1.0, (blank, blank), 8.0, 0.3, 3.0)
+    assert (scans.near, scans.alike, scans.comparable) == (pytest.approx(0.6), pytest.approx(0.4), True)
+    assert replace(scans, spacing=0.5).alike == 0.5 and not replace(scans, ratio=3.01).comparable
+
+
+def test_clouds_far_apart_are_centred_each_and_poses_are_converted_back():
+    source, target = rng("far").normal(size=(2, 60, 3))
+    for apart, far in ((9.9, False), (10.1, True)):
+        shifted = source - source.mean(axis=0) + target.mean(axis=0) + (apart, 0, 0)
+        shifts, note = clouds._shifts(shifted, target, 10.0)
+        assert np.allclose(shifts[1], target.mean(axis=0)) and bool(note) == far
+        assert np.allclose(shifts[0], shifted.mean(axis=0) if far else target.mean(axis=0))
+        thin = [clouds.Cloud(None, None, points, False) for points in (shifted, target)]
+        scans = clouds.Scans(*thin, 1.0, shifts, 1.0, 1.0)
+        a, b = scans.method_input()
+        assert a.dtype == b.dtype == np.float32 and np.allclose(a, shifted - shifts[0], atol=1e-6)
+        moved = a @ T[:3, :3].T + T[:3, 3] + shifts[1]
+        whole = scans.restored(T)
+        assert np.allclose(shifted @ whole[:3, :3].T + whole[:3, 3], moved, atol=1e-5)
+        assert np.allclose(b, target - shifts[1], atol=1e-6)
 
 
 def test_a_size_of_which_two_units_are_likely_is_reported():

@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 from scipy.spatial.transform import Rotation
 
 from bench.pair import clouds, grade
-from bench.pair.freedom import Freedom, Motion
+from bench.pair.agreement import Consensus, Fit
+from bench.pair.freedom import Freedom, Motion, freedom
 from bench.pair.register import Registration
 from bench.pair.result import evaluate
 from bench.storage.outcome import Status
@@ -116,3 +118,64 @@ def test_a_turned_pose_of_an_asymmetric_cloud_gains_no_overlap():
     right = grade.chance(np.eye(4), source, source, 0.2)
     half_turn = np.diag([-1.0, -1.0, 1.0, 1.0])
     assert right > 0.1 and grade.chance(half_turn, source, source, 0.2) < 0
+
+
+def test_chance_is_the_overlap_gained_over_the_turns_of_a_cube():
+    draw = rng("chance")
+    target = np.abs(draw.normal(size=(300, 3))) * (3, 2, 1)
+    source = (np.abs(draw.normal(size=(2500, 3))) * (3, 2, 1)) @ Q[:3, :3]
+    pose, near = Q, 0.4
+    used = source[::3] @ pose[:3, :3].T  # at most 1000, evenly
+    axes = np.linalg.eigh(np.cov(target.T))[1][:, ::-1].T
+    axes[2] *= np.linalg.det(axes)
+    centre = used.mean(axis=0)
+    shares = []
+    for turn in Rotation.create_group("O").as_matrix():
+        turned = (used - centre) @ (axes.T @ turn @ axes).T + centre
+        share = (cdist(turned, target).min(axis=1) < near).mean()
+        shares.append((np.allclose(turn, np.eye(3)), share))
+    (own,), others = ([s for same, s in shares if same == which] for which in (True, False))
+    assert len(others) == 23 and own - max(others) > 0.05
+    assert grade.chance(pose, source, target, near) == pytest.approx(own - max(others), abs=2e-3)
+
+
+def test_the_evidence_is_that_of_the_best_pose_of_the_group(tmp_path):
+    pair = scans(tmp_path)
+    poses = np.array([T, wrong(1), wrong(2)])
+    fits = [Fit(0.9, 0.7, 0.1, 0.6 * pair.spacing), Fit(0.5, 0.3, 0.1, 9.0 * pair.spacing), Fit(0.1, 0.1, 0.1, 0.1)]
+    for best, group, other, counts in (
+        (0, Consensus((0,), 9, 0), Consensus((1, 2), 2, 1), (4, 2)),
+        (1, Consensus((1,), 3, 1), None, (3, 0)),
+        (0, Consensus((0,), 1, 0), Consensus((1,), 7, 1), (1, 4)),
+    ):
+        found, free = grade.gather(pair, poses, fits, group, other)
+        expected = freedom(poses[best], pair.source.thin, pair.target.thin, pair.near)
+        assert (found.witnesses, found.rivals) == counts
+        assert found.overlap == pytest.approx((0.8, 0.4)[best]) and found.residual == pytest.approx((0.6, 4.0)[best])
+        assert found.chance == grade.chance(poses[best], pair.source.thin, pair.target.thin, pair.near)
+        normals, stiffness = expected.normals, expected.stiffness
+        assert found.normals == (0.5 if np.isnan(normals) else normals)
+        known = 0.001 if np.isnan(stiffness) else max(stiffness, 0.001)
+        assert found.stiffness == pytest.approx(np.log10(known)) and str(free.motions) == str(expected.motions)
+
+
+def test_the_probability_is_the_logistic_function_of_the_scaled_features():
+    model = grade.calibration()
+    draw = rng("logistic")
+    values = {name: f.mean + f.scale * draw.normal() for name, f in model.features.items()}
+    odds = model.intercept + sum(f.weight * (values[name] - f.mean) / f.scale for name, f in model.features.items())
+    assert model.probability(grade.Evidence(**values)) == pytest.approx(1 / (1 + np.exp(-odds)))
+    for intercept, limit in ((1e4, 30), (-1e4, -30)):
+        extreme = replace(model, intercept=intercept).probability(evidence())
+        assert extreme == pytest.approx(1 / (1 + np.exp(-limit)), rel=1e-12)
+
+
+def test_a_grade_holds_from_its_probability_on():
+    level = evidence(witnesses=2)
+    model = replace(grade.calibration(), intercept=0.0, none=0.0)
+    p = model.probability(level)
+    bounds = [(p, 0.0), (np.nextafter(p, 1), 0.0), (1.0, p), (1.0, np.nextafter(p, 1))]
+    results = [grade.judge(level, FREE, replace(model, consensus=c, none=n)) for c, n in bounds]
+    assert [r.name for r in results] == [grade.CONSENSUS, grade.DOUBTFUL, grade.DOUBTFUL, grade.NONE]
+    assert all(r.probability == p and r.evidence is level and r.freedom is FREE for r in results)
+    assert [len(r.reasons) for r in results] == [0, 1, 1, 1]

@@ -1,6 +1,8 @@
 """Guessing the kind of data: whole objects, scans of planes, and range images of curved surfaces."""
 
 import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
 
 from bench.pair.kind import guess_kind, parallel_share
 from common.kinds import DataKind
@@ -49,3 +51,35 @@ def test_all_normals_of_a_plane_are_parallel():
 def test_clouds_without_extent_are_of_the_default_kind():
     points = np.zeros((20, 3), np.float32)
     assert guess_kind(points, points) == (DataKind.OBJECTS, "the default, since all points of the source are equal")
+
+
+@pytest.mark.parametrize("count", [400, 500, 501, 1300])
+def test_the_share_of_parallel_normals_by_brute_force(count):
+    """Of at most 500 normals, evenly; two planes at an angle of 9° or 11°."""
+    draw = np.random.default_rng(4)
+    cloud = draw.uniform(-0.4, 0.4, (count, 3)) * [1, 1, 0]
+    for degrees in (9, 11):
+        turn = Rotation.from_rotvec([np.radians(degrees), 0, 0]).as_matrix()
+        far = (np.arange(count) % 3 == 0)[:, None]
+        both = np.where(far, cloud @ turn.T + [5, 0, 0], cloud)
+        used = far[:: -(-count // 500), 0]
+        expected = 1.0 if degrees < 10 else np.equal.outer(used, used).mean()
+        assert parallel_share(both) == pytest.approx(expected)
+
+
+def box(extents, seed):
+    """Points of the surface of a box with all eight corners, so that the extents are exact."""
+    u = np.random.default_rng(seed).uniform(-1, 1, (3000, 3))
+    face = np.arange(3000) % 3
+    u[np.arange(3000), face] = np.sign(u[np.arange(3000), face])
+    return u * extents
+
+
+def test_extents_that_differ_by_less_than_nine_percent_are_of_one_object():
+    cloud = box((1.0, 0.8, 0.5), 0)
+    for stretch, same in ((1.0, True), (1.2, False), (1 / 1.2, False)):
+        for axis in range(3):
+            factors = np.ones(3)
+            factors[axis] = stretch
+            kind, reason = guess_kind(cloud, cloud * factors)
+            assert (kind == DataKind.OBJECTS) == same and ("agree within 9%" in reason) == same

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from bench.cli import main
+from bench.planning.dry_run import RecordedTimes, Sample, format_time
 from bench.storage import environment
 from tests.bench.command_line import QUICK
 
@@ -68,3 +69,24 @@ def test_timing_phase_is_added_within_its_budget(empty_folder, output):
     assert "about 3 s with 1 jobs" in output("--timing-rounds", "2")
     assert "about 2 s with 4 jobs" in output("--timing-rounds", "2", "--jobs", "4")  # the warm-up is shared
     assert "about 4 s with 1 jobs" in output("--timing-rounds", "3000")  # the budget of the preset, and a warm-up
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0 s"), (89.4, "89 s"), (90, "2 min"), (5399, "90 min"), (5400, "1.5 h"), (36000, "10.0 h")],
+)
+def test_times_are_seconds_minutes_or_hours(seconds, text):
+    assert format_time(seconds) == text
+
+
+def test_the_nearest_sample_is_that_of_the_condition_then_of_the_size_then_of_the_data_set(tmp_path):
+    def sample(method, dataset, condition, points):
+        return Sample(tmp_path, False, method, dataset, condition, points, 1.0)
+
+    samples = [sample("m", "d", "c", n) for n in (50, 201, 1000)] + [sample("m", "e", "c", 50)]
+    samples += [sample("m", "d", "other", 100), sample("other", "d", "c", 100)]
+    times = RecordedTimes(tuple(samples))
+    assert times.nearest("m", "d", "c", 100) is samples[0], "half is nearer than twice and a bit"
+    assert times.nearest("m", "e", "c", 100) is samples[3] and times.nearest("m", "d", "c", 150) is samples[1]
+    assert times.nearest("m", "d", "other", 1000) is samples[4] and times.nearest("none", "d", "c", 1) is None
+    assert Sample(tmp_path, False, "m", "d", "c", 50, 250.0).time_s(200) == pytest.approx(1.0)

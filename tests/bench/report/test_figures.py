@@ -109,6 +109,14 @@ def test_the_heat_map_prints_each_mean_with_its_star_and_the_best_bold():
     for i, j in np.ndindex(4, 3):
         star, weight = "*" * int(partly.iat[i, j]), "bold" if best.iat[i, j] else "normal"
         assert cells[j, i] == (style.number(mean.iat[i, j], 2) + star, weight)
+    (image,) = axes.images
+    np.testing.assert_array_equal(image.get_array(), mean)
+    assert image.get_clim() == (0, 1)
+    assert [text.get_text() for text in axes.get_yticklabels()] == [f"{c}  n 7" for c in "wxyz"]
+    above = [
+        (tick.label2.get_text(), tick.label2.get_visible(), tick.label1.get_visible()) for tick in axes.xaxis.majorTicks
+    ]
+    assert above == [(name, True, False) for name in "abc"]
 
 
 def test_the_dotted_line_is_the_pareto_front(frames, tmp_path, monkeypatch):

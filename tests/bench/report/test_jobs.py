@@ -1,9 +1,15 @@
 """Files of a figure."""
 
-from matplotlib.figure import Figure
+from pathlib import Path
 
+import pytest
+from matplotlib.figure import Figure
+from PIL import Image
+
+from bench.report import jobs
 from bench.report.jobs import FORMATS, FigureJob
 from bench.report.style import Drawing
+from common.parallel import parallel_map
 
 
 def _figure():
@@ -30,3 +36,31 @@ def test_a_style_file_overrides_the_own_style(tmp_path):
     plain = (tmp_path / "f.svg").read_text()
     _job(tmp_path).draw(Drawing(sheet=tmp_path / "own.mplstyle"))
     assert "#ff0000" in (tmp_path / "f.svg").read_text() and "#ff0000" not in plain
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_all_figures_are_drawn_in_order_into_new_folders(tmp_path, monkeypatch, most):
+    """Many by several processes, which may have another current folder; a few when they are called for."""
+    seen = []
+    monkeypatch.setattr(jobs, "MAX_SERIAL_FIGURES", most)
+    monkeypatch.setattr(jobs, "parallel_map", lambda draw, items, large: seen.append(large) or map(draw, items))
+    monkeypatch.chdir(tmp_path)
+    given = [_job(Path(name))._replace(title=name) for name in ("a", "b")]
+    saved = list(jobs.draw_all(given, Drawing(width=3.5)))
+    assert seen == [most < 2] and [figure.title for figure in saved] == ["a", "b"]
+    assert [figure.files[0] for figure in saved] == [tmp_path / name / "f.png" for name in ("a", "b")]
+    assert all(figure.kind == "cdf" and figure.caption == "How to read it." for figure in saved)
+
+
+def test_equal_figures_are_equal_bytes_of_200_dpi(tmp_path):
+    first, second = (_job(tmp_path)._replace(stem=tmp_path / name).draw() for name in "ab")
+    for one, other in zip(first.files, second.files, strict=True):
+        assert one.read_bytes() == other.read_bytes() and "2026" not in one.read_bytes().decode("latin-1")
+    assert Image.open(first.files[0]).size == (400, 400)
+
+
+def test_a_parallel_map_keeps_the_order_and_computes_in_this_process_if_small():
+    assert list(parallel_map(abs, [3, -2, 1], False)) == [3, 2, 1]
+    called = []
+    lazy = parallel_map(called.append, [1, 2], False)
+    assert called == [] and next(lazy) is None and called == [1]

@@ -1,17 +1,29 @@
 """Regenerated problems and the Chamfer distance to them."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import trimesh
+from scipy.spatial.distance import cdist
 from scipy.spatial.transform import Rotation
 
 from bench.evaluation import aggregate
 from bench.evaluation.conventions import CONVENTIONS
 from bench.evaluation.loader import POSE_COLUMNS, RunData, in_order, scenes_of
 from bench.planning.catalog import Catalog
-from bench.report.replay import ProblemReplay, chamfer, correspondence_rmse
+from bench.report.replay import (
+    CLEAN_POINTS,
+    ProblemReplay,
+    chamfer,
+    correspondence_rmse,
+    poses_of,
+    subsample,
+    upright,
+)
 from common.keys import rng
 from datasets.problems import ProblemKey, make_problem
+from tests.bench.report.real_run import real_run
 from tests.bench.synthetic_run import as_loaded, synthetic_run
 from tests.catalog import open_data
 
@@ -26,58 +38,49 @@ def trials(loaded):
     return aggregate.add_success(loaded, CONVENTIONS["deepgmr"])
 
 
-def _real_run(condition):
-    """A run of two methods, the truth and a quarter turn, on four real problems of the embedded set."""
-    import pandas as pd
-
-    data = open_data("shapes40")
-    problems = [make_problem(data, ProblemKey("shapes40", condition, 128, i, 3)) for i in range(4)]
-    turn = np.eye(4)
-    turn[:3, :3] = Rotation.from_rotvec([0, 0, np.pi / 2]).as_matrix()
-    rows = [
-        {"method": m, "problem": p.key.id, "pose": p.T_target_source @ (turn if m == "turned" else np.eye(4))}
-        for m in ("exact", "turned")
-        for p in problems
-    ]
-    outcomes = pd.DataFrame(rows).assign(
-        kind="global",
-        repeat=0,
-        seed=3,
-        status="ok",
-        time_ms=1.0,
-        peak_mb=1.0,
-        device="cpu",
-        threads=1,
-        message="",
-        notes="{}",
-        phase="accuracy",
-        dataset="shapes40",
-        condition=condition,
-        points=128,
-        batch=1,
-        gpu_memory_mb=np.nan,
-        machine="",
-    )
-    outcomes[POSE_COLUMNS] = np.stack(outcomes.pop("pose").to_list()).reshape(-1, 16)
-    keys = ["problem", "dataset", "condition", "points", "digest", "seed", "sampler"]
-    tags = [
-        dict(zip(keys, (p.key.id, "shapes40", condition, 128, p.sha256(), 3, "axis_angle"), strict=True)) | p.tags
-        for p in problems
-    ]
-    truth, pose = (np.stack([getattr(p, n) for p in problems]) for n in ("T_target_source", "source_pose"))
-    scenes = scenes_of(truth, pose, [p.evaluation_points for p in problems])
-    return RunData(pd.DataFrame(tags), scenes, {}, in_order(outcomes), pd.DataFrame(), {"config": {}})
-
-
 @pytest.mark.parametrize("condition", ["noisy", "unseen", "partial"])
 def test_chamfer_sees_noise_alone_where_the_answer_is_exact(condition, tmp_path):
-    run = _real_run(condition)
+    run = real_run(condition)
     table = aggregate.trials(run)
     distances = chamfer(run, ProblemReplay(run, Catalog.of(tmp_path)), table)
     exact = distances[(table["method"] == "exact").to_numpy()]
     turned = distances[(table["method"] == "turned").to_numpy()]
     assert (exact < 2 * (0.02**2 + 0.05**2)).all()  # noise, and the gaps of a sampled surface
     assert turned.max() > 10 * exact.max()
+
+
+def test_chamfer_is_its_formula(tmp_path):
+    run = real_run("noisy")
+    table = aggregate.trials(run)
+    distances = chamfer(run, ProblemReplay(run, Catalog.of(tmp_path)), table)
+    for trial, pose, ours in zip(table.to_dict("records"), poses_of(run, table), distances, strict=True):
+        key = ProblemReplay(run, Catalog.of(tmp_path)).key(trial["problem"])
+        noisy = make_problem(open_data("shapes40"), key)
+        clean = make_problem(open_data("shapes40"), dataclasses.replace(key, condition="clean", points=CLEAN_POINTS))
+        R, t = pose[:3, :3], pose[:3, 3]
+        forward = cdist(noisy.source @ R.T + t, clean.target).min(axis=1)
+        backward = cdist(noisy.target @ R - t @ R, clean.source).min(axis=1)
+        assert ours == pytest.approx((forward**2).mean() + (backward**2).mean(), rel=1e-5)
+    failed = table.assign(status=["skipped", *["timeout"] * (len(table) - 1)])
+    assert np.isnan(chamfer(run, ProblemReplay(run, Catalog.of(tmp_path)), failed)[0])
+    assert np.isinf(chamfer(run, ProblemReplay(run, Catalog.of(tmp_path)), failed)[1:]).all()
+
+
+@pytest.mark.parametrize(("n", "most"), [(7, 7), (7, 9), (10, 4), (1000, 300), (5, 1)])
+def test_a_subsample_is_even_and_has_both_ends(n, most):
+    cloud = np.arange(n)
+    kept = subsample(cloud, most)
+    assert len(kept) == min(n, most) and kept[0] == 0 and kept[-1] == (n - 1 if most > 1 else 0)
+    assert most == 1 or np.ptp(np.diff(kept)) <= 1
+
+
+def test_objects_are_upright_and_scans_stay():
+    """The object's frame has z up, the picture y up; x stays x."""
+    problem = make_problem(open_data("shapes40"), ProblemKey("shapes40", "clean", 64, 2))
+    up = upright(problem)
+    of_object = np.linalg.inv(problem.T_target_source @ problem.source_pose)
+    expected = Rotation.from_rotvec([-np.pi / 2, 0, 0]).as_matrix()
+    np.testing.assert_allclose((up @ np.linalg.inv(of_object))[:3], np.c_[expected, np.zeros(3)], atol=1e-9)
 
 
 def test_chamfer_is_unknown_without_clouds(loaded, tmp_path):
@@ -88,7 +91,7 @@ def test_chamfer_is_unknown_without_clouds(loaded, tmp_path):
 
 
 def test_clouds_of_other_data_are_refused(tmp_path):
-    run = _real_run("noisy")
+    run = real_run("noisy")
     run.problems["digest"] = b"other"
     replay = ProblemReplay(run, Catalog.of(tmp_path))
     assert replay.problem(run.problems["problem"][0]) is None
@@ -143,7 +146,7 @@ def test_the_error_over_correspondences_is_that_of_the_common_part(tmp_path):
 
 
 def test_objects_have_no_correspondences(tmp_path):
-    run = _real_run("noisy")
+    run = real_run("noisy")
     replay = ProblemReplay(run, Catalog.of(tmp_path))
     assert np.isnan(correspondence_rmse(run, replay, aggregate.trials(run))).all()
     assert "only pairs of scans" in replay.missing["shapes40"]

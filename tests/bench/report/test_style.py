@@ -113,3 +113,17 @@ def test_dashes_for_plotly():
 )
 def test_numbers(value, digits, text):
     assert style.number(value, digits) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("short", "short"),
+        ("12345678", "12345678"),
+        ("123456789", "1234567…"),
+        (" one\ntwo ", "one"),
+        ("123456789\nx", "1234567…"),
+    ],
+)
+def test_the_first_line_of_a_text_is_cut_to_the_width(text, expected):
+    assert style.shorten(text, 8) == expected and len(expected) <= 8

@@ -19,3 +19,20 @@ def test_methods_and_conditions_are_kept(stored_run):
 def test_unknown_names_are_refused(stored_run, methods, conditions):
     with pytest.raises(InputError, match="unknown"):
         subset(stored_run, methods, conditions)
+
+
+def test_a_part_keeps_times_of_all_conditions_and_stages_of_its_methods(stored_run):
+    before = stored_run.outcomes
+    part = subset(stored_run, ["icp"], ["noisy"])
+    expected = before[
+        (before["method"] == "icp") & ((before["condition"] == "noisy") | (before["phase"] != "accuracy"))
+    ]
+    assert part.outcomes.drop(columns="notes").equals(expected.drop(columns="notes").reset_index(drop=True))
+    assert part.stages.equals(stored_run.stages[stored_run.stages["method"] == "icp"])
+    assert part.problems is stored_run.problems
+    by_condition = subset(stored_run, [], ["noisy"])
+    assert set(by_condition.run["methods"]) == set(stored_run.run["methods"])
+    assert by_condition.stages is stored_run.stages
+    by_method = subset(stored_run, ["icp"], [])
+    assert by_method.run["problem_sets"] == stored_run.run["problem_sets"]
+    assert by_method.run["unavailable"] == {}

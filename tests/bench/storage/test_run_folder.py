@@ -1,6 +1,8 @@
 """Folders of runs and reports: no file of others is overwritten or deleted."""
 
 import errno
+import re
+from pathlib import Path
 
 import pytest
 
@@ -112,3 +114,96 @@ def test_foreign_report_is_not_overwritten(finished_run, project, capsys):
         main.main(["report", "r", "--out", "./elsewhere"]) == 0
         and (project / "elsewhere" / "csv" / "cdf.csv").is_file()
     )
+
+
+def fill(folder, *names, content="x"):
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        (folder / name).write_text(content)
+    return folder
+
+
+def test_names_of_run_files_and_of_what_an_interrupted_write_leaves():
+    ours = [
+        "record.sqlite",
+        "record.sqlite-wal",
+        "record.sqlite-shm",
+        "record.sqlite-journal",
+        "run.json",
+        "verify.json",
+    ]
+    ours += ["trials.csv", "summary.parquet", "scenes.csv", ".run.json.123.tmp", ".record.sqlite-wal.7.tmp"]
+    others = ["notes.csv", "trials.txt", ".thesis.txt.123.tmp", "run.json.tmp", ".run.json.tmp", "x.run.json.1.tmp"]
+    assert all(map(run_folder.is_run_file, ours)) and not any(map(run_folder.is_run_file, others))
+
+
+@pytest.mark.parametrize(
+    ("names", "content", "refused_names"),
+    [
+        ((), "", None),
+        (("record.sqlite",), "", None),
+        (("record.sqlite", "run.json"), "", None),
+        (("run.json", "trials.csv"), '{"command": 1, "config": 2, "hash": 3, "problem_sets": 4, "more": 5}', None),
+        (("run.json",), '{"command": 1, "config": 2, "hash": 3}', "run.json"),
+        (("run.json",), "[]", "run.json"),
+        (("trials.csv",), "x", "trials.csv"),
+        (("thesis.txt",), "x", "thesis.txt"),
+        (("record.sqlite", "thesis.txt"), "", "thesis.txt"),
+    ],
+)
+def test_a_folder_is_new_or_of_a_run(tmp_path, names, content, refused_names):
+    folder = fill(tmp_path / "run", *names, content=content)
+    for function in (run_folder.check_run_folder, run_folder.delete_run_files):
+        if refused_names:
+            with pytest.raises(
+                InputError, match=rf"--out .*: holds {re.escape(refused_names)} and no results database"
+            ):
+                function(folder)
+        else:
+            function(folder)
+    left = [name for name in names if refused_names or "record.sqlite" not in names]
+    assert sorted(file.name for file in folder.iterdir()) == sorted(left), "without a database nothing is deleted"
+    run_folder.check_run_folder(tmp_path / "new")
+    with pytest.raises(InputError, match="exists and is not a folder"):
+        run_folder.check_run_folder(fill(tmp_path, "file") / "file")
+
+
+HEAD = "<title>Registration benchmark: report</title>"
+
+
+@pytest.mark.parametrize(
+    ("files", "foreign"),
+    [
+        ({}, None),
+        ({"report.html": f"<html>{HEAD}", "figures": None}, None),
+        ({"summary.md": "# Summary\n", "thesis.txt": "x"}, None),
+        ({"figures": None, "tables": None, "csv": None, "problems": None}, None),
+        ({"figures": None, "thesis.txt": "x"}, "thesis.txt"),
+        ({"report.html": "<html>mine"}, "report.html"),
+        ({"report.html": f"<html>{HEAD}", "summary.md": "mine"}, "summary.md"),
+        ({"report.html": " " * 4096 + HEAD}, "report.html"),
+        ({"report.html": None}, "report.html"),
+    ],
+)
+def test_a_report_replaces_only_a_report(tmp_path, files, foreign):
+    for name, content in files.items():
+        (tmp_path / name).mkdir() if content is None else (tmp_path / name).write_text(content)
+    if foreign:
+        with pytest.raises(InputError, match=rf"holds {re.escape(foreign)}, which no report wrote"):
+            run_folder.check_report_folder(tmp_path)
+    else:
+        run_folder.check_report_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("out", "folder"),
+    [("mine", "parent/mine"), ("./mine", "mine"), ("a/b", "a/b"), ("/x/y", "/x/y"), ("x" * 200, f"parent/{'x' * 200}")],
+)
+def test_a_name_is_below_the_parent_and_a_path_is_itself(out, folder):
+    assert run_folder.resolve_folder(out, Path("parent")) == Path(folder)
+
+
+@pytest.mark.parametrize("out", [".", "..", "a\\b", "a\nb", "x" * 201, f"a/{'x' * 201}", "ä" * 101])
+def test_what_is_neither_a_name_nor_a_path_is_refused(out):
+    with pytest.raises(InputError, match="--out"):
+        run_folder.resolve_folder(out, Path("parent"))

@@ -1,11 +1,13 @@
 """What is left out of a cloud, the step of its coordinates, and its attributes."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
 from common.errors import MalformedFile
 from common.keys import rng
-from datasets.formats.geometry import Faces, checked, cloud, coordinate_step, mesh
+from datasets.formats.geometry import Faces, checked, cloud, coordinate_step, mesh, named, shape_text
 
 POINTS = rng("geometry").normal(size=(50, 3))
 
@@ -54,3 +56,78 @@ def test_a_cloud_of_zeros_only_and_infinite_points_are_refused():
 )
 def test_the_step_of_coordinates_is_that_of_their_format(table, step):
     assert coordinate_step(table) == pytest.approx(step)
+
+
+def test_faces_become_fans_and_small_ones_are_left_out_with_a_remark():
+    sizes, corners = np.array([3, 2, 5, 1, 4]), np.arange(15) % 9
+    faces = Faces(sizes, corners)
+    expected, start = [], 0
+    for size in sizes:
+        polygon = corners[start : start + size]
+        expected += [[polygon[0], polygon[i], polygon[i + 1]] for i in range(1, size - 1)]
+        start += size
+    assert faces.triangles().tolist() == expected
+    geometry = mesh(POINTS[:9], faces, {"label": np.arange(9)})
+    assert geometry.faces is faces and geometry.columns["label"].tolist() == list(range(9))
+    assert geometry.remarks == ("2 of 5 faces have fewer than three vertices and are left out",)
+    assert mesh(POINTS[:9], Faces(np.array([3]), np.array([0, 4, 8]))).remarks == ()
+    assert mesh(POINTS, Faces(np.array([], int), np.array([], int))).faces is None
+    with pytest.raises(MalformedFile, match="no face of three"):
+        mesh(POINTS, Faces(np.array([2, 1]), np.array([0, 1, 2])))
+    for wrong in (-1, 9):
+        with pytest.raises(MalformedFile, match=rf"refers to vertex {wrong} \(from 0\) of 9"):
+            mesh(POINTS[:9], Faces(np.array([3]), np.array([0, wrong, 2])))
+
+
+@pytest.mark.parametrize(("count", "kept"), [(5, True), (6, False)])
+def test_a_point_that_a_tenth_repeat_is_left_out_and_fewer_are_kept(count, kept):
+    table = np.vstack([np.tile((-1.0, 9.0, 4.0), (count, 1)), rng("more").normal(size=(60 - count, 3))])
+    assert len(checked(cloud(table)).points) == (60 if kept else 54)
+    few = np.vstack([np.tile((-1.0, 9.0, 4.0), (2, 1)), POINTS[:8]])
+    assert len(checked(cloud(few)).points) == 10, "two are no value for nothing"
+
+
+def test_rows_without_a_measurement_are_left_out_and_partial_ones_refused():
+    table = np.vstack([np.full((4, 3), np.nan), POINTS])
+    left = checked(cloud(table, {"red": np.arange(54)}))
+    assert len(left.points) == 50 and left.columns["red"][0] == 4
+    assert left.remarks == ("left out 4 of 54 rows of NaN (nothing was measured there)",)
+    for bad in (np.nan, 1.01e12, -1.01e12):
+        with pytest.raises(MalformedFile, match="not finite, or beyond"):
+            checked(cloud(np.vstack([POINTS, [[0.5, bad, 1]]])))
+    assert len(checked(cloud(np.vstack([POINTS, [[1e12, 0, 1]]]))).points) == 51
+    for n in (2, 3):
+        with pytest.raises(MalformedFile, match="has 2 points") if n == 2 else nullcontext():
+            checked(cloud(POINTS[:n]))
+
+
+def test_attributes_have_the_names_of_ply_and_colours_are_bytes():
+    table = np.array([[0.0, 255, 0.5, 1, 7, 1, 3, 8, 2, 9], [1, 2, 0.25, 0, 8, 0, 4, 8, 3, 9]])
+    names = ["x", " R ", "green", "b", "Intensity (raw)", "alpha", "normal_x", "red", "__", "größe"]
+    columns = named(names, table)
+    assert {name: values.tolist() for name, values in columns.items()} == {
+        "red": [255, 2],
+        "green": [0.5, 0.25],
+        "blue": [1, 0],
+        "intensity__raw": [7, 8],
+        "alpha": [1, 0],
+        "nx": [3, 4],
+        "gr__e": [9, 9],
+    }
+    types = {name: values.dtype for name, values in columns.items()}
+    assert types.pop("red") == np.uint8 and set(types.values()) == {np.dtype(float)}
+    for value, is_byte in ((256.0, False), (-1.0, False), (200.5, False), (200.0, True)):
+        assert (named(["red"], np.array([[value], [3.0]]))["red"].dtype == np.uint8) == is_byte
+    assert shape_text((3, 4)) == "3 x 4" and shape_text(()) == "one value"
+
+
+def test_of_two_repeated_points_the_more_frequent_one_is_left_out():
+    for first, second in ((9, 8), (8, 9)):
+        table = np.vstack([np.tile((1.0, 2.0, 3.0), (first, 1)), np.tile((-1.0, 9.0, 4.0), (second, 1)), POINTS])
+        left = checked(cloud(table))
+        value = "1 2 3" if first > second else "-1 9 4"
+        assert len(left.points) == 58 and left.remarks[0].startswith(f"left out 9 of 67 rows {value} (")
+    same_x = np.vstack(
+        [np.tile((1.0, 2.0, 3.0), (4, 1)), np.tile((1.0, 2.0, 4.0), (5, 1)), np.ones((4, 3)), POINTS[:20]]
+    )
+    assert len(checked(cloud(same_x)).points) == 28, "points are repeated, not single coordinates"

@@ -20,12 +20,11 @@ from scipy.spatial.transform import Rotation
 
 from common.errors import InputError
 from methods.deepgmr import DeepGMR
+from methods.learned import training
 from methods.learned.training import Trainer, rmse, train
 from methods.learned.training_config import Settings, command_of
-from methods.learned.training_data import (
-    Batch,
-)
-from tests.catalog import build
+from methods.learned.training_data import Batch, collate, generate
+from tests.catalog import build, open_data
 from tests.methods.clouds import tensor_pair
 
 OBJECTS = 40
@@ -218,3 +217,89 @@ def test_the_loop_trains_it_and_the_method_reads_its_weights(method: str, tmp_pa
     network_method.setup("cpu", 0, "shapes40")
     source, target = (c[0].numpy() for c in tensor_pair(50, 60))
     assert network_method.register(source, target).shape == (4, 4)
+
+
+def batches_of(trainer: Trainer, sizes: tuple[int, ...]) -> list[Batch]:
+    """Batches of problems of `shapes40` for a network."""
+    problems = generate(open_data("shapes40"), trainer.settings, 32, 0, sum(sizes))
+    ends = np.cumsum(sizes)
+    return [collate(trainer.network, problems[end - size : end], "cpu") for size, end in zip(sizes, ends, strict=True)]
+
+
+@pytest.mark.parametrize("clip", [0.1, 1e6])
+def test_steps_are_those_of_the_optimiser_with_clipped_gradients(clip: float) -> None:
+    """Against AdamW and the norm of the gradient by hand; a norm within the limit stays as it is."""
+    settings = Settings("pointnetlk_small", steps=29, clip=clip, precision="float32", seed=3)
+    trainer, other = Trainer(settings), Trainer(settings).network
+    adam = torch.optim.AdamW(other.parameters())
+    rates, losses, recent = [], [], 0.0
+    for batch in batches_of(trainer, (2, 2, 3)):
+        rates.append(trainer.optimiser.param_groups[0]["lr"])
+        trainer.network.eval()
+        loss = other.loss(other.estimate(batch.prepared, batch.source, batch.target), batch.T_true)
+        adam.zero_grad()
+        loss.backward()
+        gradients = [p.grad for p in other.parameters()]
+        norm = torch.cat([gradient.flatten() for gradient in gradients]).norm()
+        for gradient in gradients:
+            gradient *= min(1.0, clip / (norm + 1e-6))
+        adam.param_groups[0].update(lr=rates[-1], betas=trainer.optimiser.param_groups[0]["betas"])
+        adam.step()
+        losses.append(loss.item())
+        assert trainer.step(batch) == pytest.approx(losses[-1], rel=1e-4)
+        recent = losses[0] if len(losses) == 1 else 0.95 * recent + 0.05 * losses[-1]
+        assert trainer.recent == pytest.approx(recent, rel=1e-4)
+        assert trainer.done == len(losses) and trainer.network.training
+    assert rates[0] < rates[1] < rates[2]
+    for ours, theirs in zip(trainer.network.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float32"])
+def test_steps_use_the_precision_and_validations_use_float32(monkeypatch: pytest.MonkeyPatch, precision: str) -> None:
+    trainer = Trainer(Settings("pointnetlk_small", precision=precision))
+    (batch,) = batches_of(trainer, (2,))
+    seen: list[tuple[bool, bool, bool]] = []
+    estimate = trainer.network.estimate
+
+    def watched(*arguments: object) -> object:
+        seen.append((torch.is_autocast_enabled("cpu"), trainer.network.training, torch.is_grad_enabled()))
+        return estimate(*arguments)
+
+    monkeypatch.setattr(trainer.network, "estimate", watched)
+    trainer.validate([batch])
+    trainer.step(batch)
+    assert seen == [(False, False, False), (precision == "bfloat16", True, True)]
+
+
+@pytest.mark.parametrize("schedule", ["onecycle", "plateau"])
+def test_a_validation_is_the_mean_over_its_problems(monkeypatch: pytest.MonkeyPatch, schedule: str) -> None:
+    trainer = Trainer(Settings("pointnetlk_small", schedule=schedule, lr=0.25))
+    trainer.done, trainer.seconds, trainer.recent, told = 7, 1.26, 5.5, []
+    monkeypatch.setattr(trainer.schedule, "step", lambda *loss: told.extend(loss))
+    errors, losses = iter([torch.tensor([0.1, 0.19]), torch.tensor([0.2, 0.31])]), iter([0.5, 2.0])
+    monkeypatch.setattr("methods.learned.training.rmse", lambda *_: next(errors))
+    monkeypatch.setattr(trainer.network, "loss", lambda *_: torch.tensor(next(losses)))
+    row = trainer.validate(batches_of(trainer, (2, 2)))
+    lr = trainer.optimiser.param_groups[0]["lr"]
+    assert row == {"step": 7, "seconds": 1.3, "lr": lr, "train_loss": 5.5, "validation_loss": 1.25} | {
+        "validation_rmse": pytest.approx(0.2),
+        "validation_recall": 0.5,
+    }
+    without = trainer.validate([])
+    assert all(np.isnan(without[f"validation_{name}"]) for name in ("loss", "rmse", "recall"))
+    assert trainer.curve == [row, without] and told == ([1.25, 5.5] if schedule == "plateau" else [])
+    assert (lr == 0.25) == (schedule == "plateau")
+
+
+def test_validation_problems_have_the_last_size_and_come_from_the_held_out_part(settings: Settings, data: Path) -> None:
+    """In batches of at most eight, the first problems of the part; each size is trained for an equal share of the steps."""
+    trainer = Trainer(replace(settings, points=(33, 64, 40), validation=11, steps=9))
+    whole = open_data("modelnet40", data)
+    batches = training._validation_batches(trainer, whole)
+    assert [batch.source.shape for batch in batches] == [(8, 40, 3), (3, 40, 3)]
+    problems = generate(training.part_of(whole, held_out=True), trainer.settings, 40, 0, 11)
+    expected = np.concatenate([problem.T_target_source[None] for problem in problems])
+    np.testing.assert_array_equal(torch.cat([batch.T_true for batch in batches]), expected)
+    sizes = [training.points_at(trainer.settings, step) for step in range(9)]
+    assert sizes == [33, 33, 33, 64, 64, 64, 40, 40, 40]

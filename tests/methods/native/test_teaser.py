@@ -192,3 +192,30 @@ def test_the_command_says_where_or_why() -> None:
         if done.returncode == 0
         else ("teaser is unavailable" in done.stderr)
     )
+
+
+def test_the_installed_package_gets_the_settings_of_the_shim(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It solves for columns of points, with a known scale."""
+    given: list[SimpleNamespace] = []
+    p, q = np.random.default_rng(0).normal(size=(2, 9, 3))
+
+    class Solver:
+        Params = SimpleNamespace
+
+        def __init__(self, params: SimpleNamespace) -> None:
+            given.append(params)
+
+        def solve(self, source: np.ndarray, target: np.ndarray) -> None:
+            assert np.array_equal(source, p.T) and np.array_equal(target, q.T)
+
+        def getSolution(self) -> SimpleNamespace:
+            return SimpleNamespace(rotation=np.eye(3) * 2, translation=np.arange(3), valid=1)
+
+        def getInlierMaxClique(self) -> list[int]:
+            return [3, 1, 4, 1, 5]
+
+    monkeypatch.setitem(sys.modules, "teaserpp_python", SimpleNamespace(RobustRegistrationSolver=Solver))
+    R, t, clique, valid = native._solve_module(p, q, 0.25, 7.0)
+    expected = {"noise_bound": 0.25, "max_clique_time_limit": 7.0}
+    assert vars(given[0]) == expected | {"estimate_scaling": False, "rotation_cost_threshold": 1e-12}
+    assert R.tolist() == (2 * np.eye(3)).tolist() and t.tolist() == [0, 1, 2] and (clique, valid) == (5, True)

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from scipy.spatial.distance import cdist
 from scipy.spatial.transform import Rotation
 
 from datasets.problems import ProblemKey
@@ -90,3 +91,82 @@ def test_training_lowers_the_loss(net):
         optimiser.step()
         losses.append(float(loss.detach()))
     assert losses[-1] < 0.9 * losses[0]
+
+
+def test_loss_is_the_mean_of_infonce_in_both_directions(net):
+    draw = torch.Generator().manual_seed(1)
+    x, y = (torch.nn.functional.normalize(torch.randn(2, 20, 8, generator=draw), dim=2) for _ in range(2))
+    negative = torch.rand(2, 20, 20, generator=draw) < 0.5
+    terms = []
+    for b in range(2):
+        scores = (x[b] @ y[b].T).double().numpy() / CONFIG.temperature
+        allowed = negative[b].numpy() | np.eye(20, dtype=bool)
+        for s, a in ((scores, allowed), (scores.T, allowed.T)):
+            terms += [np.log(np.exp(s[k][a[k]]).sum()) - s[k, k] for k in range(20)]
+    T = torch.eye(4).repeat(2, 1, 1)
+    assert net.loss(Estimate(T, x, y, negative), T).item() == pytest.approx(np.mean(terms), rel=1e-4)
+
+
+def test_the_estimate_describes_both_sides_and_far_matches_are_negatives(net):
+    """The pose is fitted in evaluation alone."""
+    draw = torch.Generator().manual_seed(2)
+    patches = [torch.randn(2, 1, 20, 12, 3, generator=draw) for _ in range(2)]
+    source, target = 0.3 * torch.rand(2, 1, 20, 3, generator=draw)
+    training = net.train().estimate(patches, source, target)
+    assert torch.equal(training.T, torch.eye(4, dtype=torch.float64)[None])
+    estimate = net.eval().estimate(patches, source, target)
+    for side, ours in enumerate((estimate.source, estimate.target)):
+        torch.testing.assert_close(ours[0], net([patch[side, 0] for patch in patches]))
+    distance = (target[0][:, None] - target[0]).norm(dim=2)
+    assert torch.equal(estimate.negative[0], distance >= 0.1) and 0.05 < estimate.negative.float().mean() < 0.95
+    torch.testing.assert_close(estimate.T, _pose(estimate.source, estimate.target, source, target))
+
+
+def test_the_pose_is_weighted_by_how_well_matches_keep_distances():
+    draw = np.random.default_rng(5)
+    p, q = draw.uniform(0, 0.4, (2, 15, 3))
+    x, y = (torch.nn.functional.normalize(torch.from_numpy(draw.normal(size=(1, 15, 6))), dim=2) for _ in range(2))
+    matched_to = q[(x @ y.transpose(1, 2))[0].argmax(dim=1).numpy()]
+    difference = cdist(p, p) - cdist(matched_to, matched_to)
+    vector = np.ones(15)
+    for _ in range(20):
+        vector = np.clip(1 - (difference / 0.1) ** 2, 0, None) @ vector
+        vector /= np.linalg.norm(vector)
+    a, b = np.average(p, axis=0, weights=vector), np.average(matched_to, axis=0, weights=vector)
+    R = Rotation.align_vectors(matched_to - b, p - a, weights=vector)[0].as_matrix()
+    T = _pose(x, y, torch.from_numpy(p)[None], torch.from_numpy(q)[None])[0]
+    np.testing.assert_allclose(T[:3], np.c_[R, b - R @ a], atol=1e-6)
+
+
+def test_descriptors_are_the_head_on_the_maxima_of_each_scale(net):
+    """From the weights that the kernel reads; training and evaluation agree."""
+    draw = torch.Generator().manual_seed(3)
+    patches = [torch.randn(5, 12, 3, generator=draw) for _ in range(2)]
+    pooled = []
+    for layers, patch in zip(net.layers(), patches, strict=True):
+        assert [weight.shape for weight, _ in layers] == [(8, 3), (16, 8)]
+        x = patch.numpy()
+        for weight, bias in layers:
+            x = np.maximum(x @ weight.T + bias, 0)
+        pooled.append(x.max(axis=1))
+    hidden, _, last = net.head
+    x = np.maximum(np.hstack(pooled) @ hidden.weight.detach().numpy().T + hidden.bias.detach().numpy(), 0)
+    x = x @ last.weight.detach().numpy().T + last.bias.detach().numpy()
+    expected = x / np.linalg.norm(x, axis=1, keepdims=True)
+    for mode in (True, False):
+        np.testing.assert_allclose(net.train(mode)(patches).detach(), expected, atol=1e-5)
+    assert net.config.least_points == 12
+
+
+def test_a_batch_has_the_patches_and_points_of_each_problem(net):
+    problems = [problem(0), problem(1)]
+    patches, source, target, T = net.collate(problems, "cpu")
+    assert [patch.shape for patch in patches] == [(2, 2, 20, 12, 3)] * 2
+    for b, one in enumerate(problems):
+        expected = matched(one, CONFIG.radii, CONFIG.points, CONFIG.keys)
+        np.testing.assert_array_equal(source[b], expected.source)
+        np.testing.assert_array_equal(target[b], expected.target)
+        np.testing.assert_array_equal(T[b], one.T_target_source)
+        for scale, patch in enumerate(patches):
+            np.testing.assert_array_equal(patch[0, b], expected.source_patches[scale])
+            np.testing.assert_array_equal(patch[1, b], expected.target_patches[scale])

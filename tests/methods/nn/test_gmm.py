@@ -8,7 +8,7 @@ import torch
 from scipy.optimize import minimize
 from scipy.spatial.transform import Rotation
 
-from methods.nn.gmm import Mixture, align, kabsch, mixture, pose_loss, rotation_of
+from methods.nn.gmm import Mixture, align, kabsch, mixture, point_loss, pose_loss, rotation_of
 from tests.methods.clouds import blob, pose
 
 
@@ -91,3 +91,19 @@ def test_gradients_stay_finite_where_the_pose_is_ambiguous(means: torch.Tensor) 
     weight = torch.full((1, 4), 0.25, dtype=torch.float64)
     kabsch(mu, mu.detach() * 2, weight, weight).square().sum().backward()
     assert mu.grad is not None and torch.isfinite(mu.grad).all()
+
+
+def test_losses_are_those_of_the_paper_for_each_true_pose() -> None:
+    """‖T T*⁻¹ - I‖² + ‖T̂ T* - I‖² (Eq. 18), and the root of the mean square distance of the moved points."""
+    T, back = (np.stack([pose(s), pose(s + 1)]) for s in (0, 10))
+    true = np.stack([[pose(20 + 3 * b + g) for g in range(3)] for b in range(2)])
+    points = np.stack([blob(30, 5), blob(30, 6)]).astype(np.float64)
+    tensors = [torch.from_numpy(x) for x in (T, back, true, points)]
+    ours, distances = pose_loss(*tensors[:3]), point_loss(tensors[0], *tensors[2:])
+    assert ours.shape == distances.shape == (2, 3)
+    for b, g in np.ndindex(2, 3):
+        forward, backward = T[b] @ np.linalg.inv(true[b, g]) - np.eye(4), back[b] @ true[b, g] - np.eye(4)
+        assert ours[b, g].item() == pytest.approx((forward**2).sum() + (backward**2).sum())
+        one, other = (points[b] @ P[:3, :3].T + P[:3, 3] for P in (T[b], true[b, g]))
+        assert distances[b, g].item() == pytest.approx(np.sqrt(((one - other) ** 2).sum(axis=1).mean()))
+    assert 0 < point_loss(tensors[2][:, 0], tensors[2], tensors[3])[0, 0].item() < 1e-5

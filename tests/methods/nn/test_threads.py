@@ -8,7 +8,7 @@ import time
 import pytest
 import torch
 
-from methods.nn.threads import max_threads, single_threaded, thread_map
+from methods.nn.threads import chunks, max_threads, single_threaded, thread_map
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
@@ -59,3 +59,14 @@ def test_an_error_comes_through_and_the_threads_are_as_before(bad: int) -> None:
     with pytest.raises(ValueError, match=f"part {bad}"):
         thread_map(work, range(6))
     assert torch.get_num_threads() == max_threads() == 2
+
+
+@pytest.mark.parametrize(("points", "rows"), [(10, 10), (11, 10), (30, 10), (31, 10), (1, 5), (1000, 7)])
+def test_chunks_cover_each_cloud_once_in_about_equal_parts(points: int, rows: int) -> None:
+    parts = chunks(3, points, rows)
+    for cloud in range(3):
+        own = [part.rows for part in parts if part.cloud == cloud]
+        assert [i for part in own for i in range(points)[part]] == list(range(points))
+        sizes = [part.stop - part.start for part in own]
+        assert max(sizes) <= rows and max(sizes) - min(sizes) <= 1 and len(own) == -(-points // rows)
+    assert [part.cloud for part in parts] == sorted(part.cloud for part in parts)
