@@ -4,6 +4,8 @@ BIN := .venv/bin
 ARGS ?= --methods all --device auto
 FAULTS ?= --sample 0
 LOCK ?=
+# Without files of bytecode, each of the hundreds of processes that the tests start would compile this repository again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help bench test lint format docs performance mutants lock
 help:   ## list the targets
