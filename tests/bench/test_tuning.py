@@ -94,12 +94,10 @@ class Couples(PairSet):
 ARGUMENTS = "--dataset guarded --condition clean --points 60 --budget 60".split()
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """A plug-in folder, to which settings are written."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("bench.report.begin_report", lambda *_: list)
-    folder = tmp_path / "mine"
+@pytest.fixture(scope="module")
+def plugins(tmp_path_factory):
+    """A plug-in folder, of which a process inspects every method once for all tests."""
+    folder = tmp_path_factory.mktemp("tuning") / "mine"
     folder.mkdir()
     for name in ("good.py", "blobs.py"):
         shutil.copy(PLUGINS / name, folder)
@@ -108,6 +106,16 @@ def folder(tmp_path, monkeypatch):
     (folder / "guarded.py").write_text(DATA)
     (folder / "couples.py").write_text(PAIRS)
     return folder
+
+
+@pytest.fixture
+def folder(plugins, tmp_path, monkeypatch):
+    """The plug-in folder, to which settings are written; without any, and with data that nobody has looked at."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("bench.report.begin_report", lambda *_: list)
+    sys.modules.pop("plugin_guarded", None)
+    yield plugins
+    (plugins / "tuned.toml").unlink(missing_ok=True)
 
 
 @pytest.fixture
@@ -211,16 +219,16 @@ def test_space_excludes_fixed_parameters_and_default_values(folder):
     assert tuning.search_space(request(folder, "dial_right")) == {"note_it": (2,)}
 
 
-def test_declared_search_values_are_valid(folder):
+def test_declared_search_values_are_valid(tmp_path):
     for method, offer in MethodRegistry().entries.items():
         for name, where in offer.cls.search.items():
             for value in (where.low, where.high) if isinstance(where, LogUniform) else where:
                 built = build(tuning.spec_of(method, {name: value}))
                 assert built.parameters[name] == value
     odd = "from methods.base import Method\nclass Odd(Method):\n    search = {'note_it': (1, 2)}\n    noted: int = 1\n"
-    (folder / "odd.py").write_text(odd)
+    (tmp_path / "odd.py").write_text(odd)
     with pytest.raises(InputError, match=r"unknown parameter in Odd\.search 'note_it'; did you mean noted"):
-        tuning.search_space(request(folder, "odd"))
+        tuning.search_space(request(tmp_path, "odd"))
 
 
 def request(folder, method="dial"):
