@@ -29,6 +29,7 @@ from common.keys import rng
 from docs.scripts import make_choosing, make_geometric, make_readme
 from tests.bench.command_line import PLUGINS, QUICK
 from tests.bench.report.one_group import one_group
+from tests.own_cache import use_cache
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 TUTORIALS = ["add-a-method.md", "add-a-data-set.md"]
@@ -175,7 +176,7 @@ def test_a_command_of_the_documentation_works(place, tmp_path, monkeypatch, page
         return
     assert script == "bench.py", f"say in NOT_RUN why '{shlex.join(words)}' of {page} is not run, or run it"
     monkeypatch.chdir(place)
-    monkeypatch.setenv("BENCH_CACHE", str(place / "cache"))
+    use_cache(monkeypatch, place / "cache")
     monkeypatch.setattr("bench.report.begin_report", lambda *_: list)
     name, arguments = small(words[2:], place, tmp_path)
     if name in ("train", "data", "tune"):
@@ -231,7 +232,9 @@ def shell(line, folder):
     """Give a command as a user in an activated environment does."""
     bin_folder = str(Path(sys.executable).parent)
     path = bin_folder + os.pathsep + os.environ["PATH"]
-    done = subprocess.run(line, shell=True, cwd=folder, env=os.environ | {"PATH": path}, capture_output=True, text=True)
+    plain = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # pytest as `pip install pytest` gives it
+    env = os.environ | plain | {"PATH": path}
+    done = subprocess.run(line, shell=True, cwd=folder, env=env, capture_output=True, text=True)
     assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
 
 

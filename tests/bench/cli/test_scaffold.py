@@ -1,5 +1,6 @@
 """`bench.py new`: the written method conforms."""
 
+import os
 import subprocess
 import sys
 
@@ -16,7 +17,9 @@ def test_written_method_conforms(tmp_path, monkeypatch, capsys):
     assert "bench.py check my_idea --plugins mine" in capsys.readouterr().out
     assert main.main(["check", "my_idea", "--plugins", "mine"]) == 0
     assert "13 checks passed" in capsys.readouterr().out
-    ran = subprocess.run([sys.executable, "-m", "pytest", "-q", str(tmp_path / "mine")], cwd=ROOT, capture_output=True)
+    plain = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # pytest as `pip install pytest` gives it
+    command = [sys.executable, "-m", "pytest", "-q", str(tmp_path / "mine")]
+    ran = subprocess.run(command, cwd=ROOT, env=plain, capture_output=True)
     assert ran.returncode == 0, ran.stdout
     assert main.main(["new", "my_idea", "--plugins", "mine"]) == 2
     assert "a method of that name exists" in capsys.readouterr().err

@@ -9,13 +9,14 @@ from bench.planning.catalog import Catalog
 from bench.report.as_good import add_fits
 from bench.report.replay import ProblemReplay
 from tests.bench.report.test_replay import _real_run
+from tests.own_cache import use_cache
 
 CRITERION = CONVENTIONS["deepgmr"]
 
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "cache"))
+    use_cache(monkeypatch, tmp_path / "cache")
     return _real_run("noisy")
 
 

@@ -15,6 +15,7 @@ from datasets.problems import ProblemKey, make_problem
 from datasets.symmetry import turn
 from datasets.symmetry_estimate import Estimate
 from tests.catalog import open_data
+from tests.own_cache import use_cache
 
 CRITERION = CONVENTIONS["deepgmr"]
 
@@ -65,7 +66,7 @@ def filled(run, folder):
 
 @pytest.fixture
 def run(shapes, tmp_path, monkeypatch):
-    monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "cache"))
+    use_cache(monkeypatch, tmp_path / "cache")
     return run_of(shapes, declared=False)
 
 
