@@ -46,7 +46,7 @@ _SHARED = {
 _READ_AT_START = ("PYTHON", "LD_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "TORCH_", "CUDA_", guard.COMMAND)
 """First letters of variables that Python or a package reads when it starts; for each setting of them there is a server.
 
-The mark of the command is one of them: a command that runs within another one has servers of its own.
+The mark of the command is one of them: a command that runs within another one starts other servers.
 """
 ADDRESSES = "BENCH_FORK_SERVERS"
 """Environment variable by which workers find the servers of their command: addresses by variables read at start, as JSON."""

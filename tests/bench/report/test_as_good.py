@@ -8,7 +8,7 @@ from bench.evaluation.conventions import CONVENTIONS
 from bench.planning.catalog import Catalog
 from bench.report.as_good import add_fits
 from bench.report.replay import ProblemReplay
-from tests.bench.report.test_replay import _real_run
+from tests.bench.report.real_run import real_run
 from tests.own_cache import use_cache
 
 CRITERION = CONVENTIONS["deepgmr"]
@@ -17,7 +17,7 @@ CRITERION = CONVENTIONS["deepgmr"]
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     use_cache(monkeypatch, tmp_path / "cache")
-    return _real_run("noisy")
+    return real_run("noisy")
 
 
 def filled(run, folder):
