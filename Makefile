@@ -53,7 +53,7 @@ $(BIN)/python:
 	-@$(BIN)/python -m methods.native.rri  # builds the kernel of DeepGMR's features, or prints why torch computes them
 	-@$(BIN)/python -m methods.native.fpfh  # builds the kernel of FPFH features, or prints why Open3D computes them
 	-@$(BIN)/python -m methods.native.search  # builds the kernel of the search over poses, or prints why NumPy computes it
-	-@$(BIN)/python -m methods.native.descriptor  # builds the kernel of the learned descriptor, or prints why torch computes it
+	-@$(BIN)/python -m methods.native.descriptor  # builds the kernel of the learned descriptor, or prints why NumPy computes it
 	-@$(BIN)/python -m methods.native.clique  # builds the search for cliques, or prints why TEASER++ does it
 	@touch $@
 

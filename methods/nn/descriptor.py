@@ -1,20 +1,26 @@
-"""Network of the local descriptor: a small PointNet on each patch, one per scale, joined to a unit vector."""
+"""Network of the local descriptor: from the moments of patches at several scales to a unit vector."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from methods.nn.descriptor_batch import matched, stacked
+from methods.geometry.patches import ORDERS, SUMS
+from methods.nn.descriptor_batch import matched
 from methods.nn.gmm import kabsch
+
+DOUBLES = ((0, 1), (1, 3))
+"""Positions of powers whose phase is doubled, and of the powers of twice their size."""
+BATCH_SHARE = 0.01
+"""Share of a step in the running mean and variance of the invariants: a step has one pair, and pairs differ."""
+COUNT_OFFSET, SIZE_OFFSET = 0.01, 1e-3
+"""Added below square roots, whose slope is infinite at zero."""
 
 
 @dataclass(frozen=True)
@@ -23,21 +29,23 @@ class DescriptorConfig:
 
     Attributes:
         radii: of the patches, in metres of an indoor scan, ascending.
-        points: of a patch.
-        widths: of the point-wise layers.
-        hidden: width of the layer between the pooled vectors and the descriptor.
+        points: maximum number of points of a patch.
+        mixed: combinations of the moments of each power.
+        hidden: width of the layer between the invariants and the descriptor.
         outputs: numbers of a descriptor.
+        dropped: share of the invariants that are set to zero in training.
         keys: matches of a pair in training.
         temperature: of the contrastive loss.
         apart: distance in metres below which other matches are no negatives.
     """
 
-    radii: tuple[float, ...] = (0.3, 0.6)
+    radii: tuple[float, ...] = (0.3, 0.6, 1.2)
     points: int = 64
-    widths: tuple[int, ...] = (32, 64, 128)
-    hidden: int = 128
+    mixed: int = 48
+    hidden: int = 192
     outputs: int = 32
-    keys: int = 128
+    dropped: float = 0.2
+    keys: int = 512
     temperature: float = 0.07
     apart: float = 0.1
 
@@ -45,6 +53,38 @@ class DescriptorConfig:
     def least_points(self) -> int:
         """Minimum number of points of a cloud."""
         return self.points
+
+
+class Phasor(NamedTuple):
+    """Complex numbers (K, C) as their magnitudes, and parts with the square root of these as magnitude."""
+
+    size: Tensor
+    real: Tensor
+    imaginary: Tensor
+
+    @classmethod
+    def from_parts(cls, real: Tensor, imaginary: Tensor) -> Phasor:
+        """Return the phasor of complex numbers; those near zero have a phase that counts less."""
+        size = (real * real + imaginary * imaginary + SIZE_OFFSET).sqrt()
+        root = size.sqrt()
+        return cls(size, real / root, imaginary / root)
+
+    def rolled(self) -> Phasor:
+        """Return each number's neighbour in its place."""
+        return Phasor(*(part.roll(1, 1) for part in self))
+
+    def doubled(self) -> Phasor:
+        """Return numbers with twice the phase."""
+        real, imaginary = self.real * self.real - self.imaginary * self.imaginary, 2 * self.real * self.imaginary
+        root = self.size.sqrt()
+        return Phasor(self.size, real / root, imaginary / root)
+
+    def relative_to(self, other: Phasor) -> list[Tensor]:
+        """Return the parts of products with the conjugates of other numbers, whose phases are the differences."""
+        return [
+            self.real * other.real + self.imaginary * other.imaginary,
+            self.imaginary * other.real - self.real * other.imaginary,
+        ]
 
 
 class Estimate(NamedTuple):
@@ -57,60 +97,64 @@ class Estimate(NamedTuple):
 
 
 class DescriptorNet(nn.Module):
-    """Map patches in local reference frames to unit vectors that are near for the same part of a surface."""
+    """Map moments of patches about their normals to unit vectors that are near for the same part of a surface.
+
+    The moments of each power are combined linearly, over all cells and scales. A rotation about the normal adds the same angle,
+    times the power, to the phases of all of them: their magnitudes and the differences of their phases do not change.
+    """
 
     config_type: ClassVar[type] = DescriptorConfig
 
     def __init__(self, config: DescriptorConfig) -> None:
         super().__init__()
         self.config = config
-        self.scales = nn.ModuleList(_point_layers((3, *config.widths)) for _ in config.radii)
-        pooled = config.widths[-1] * len(config.radii)
-        self.head = nn.Sequential(nn.Linear(pooled, config.hidden), nn.ReLU(), nn.Linear(config.hidden, config.outputs))
+        cells = len(config.radii) * SUMS[1]
+        self.mixers = nn.ParameterList(2 / cells**0.5 * torch.randn(cells, config.mixed) for _ in range(ORDERS))
+        count = cells + (3 * ORDERS + 2 * len(DOUBLES)) * config.mixed
+        self.head = nn.Sequential(
+            nn.BatchNorm1d(count, affine=False, momentum=BATCH_SHARE),
+            nn.Dropout(config.dropped),
+            nn.Linear(count, config.hidden),
+            nn.ReLU(),
+            nn.Linear(config.hidden, config.outputs),
+        )
 
-    def forward(self, patches: list[Tensor]) -> Tensor:
-        """Compute unit descriptors (K, D) of the patches (K, P, 3) of each scale."""
-        return self.joined([self.pooled(scale, patch) for scale, patch in enumerate(patches)])
+    def forward(self, moments: Tensor) -> Tensor:
+        """Compute unit descriptors (K, D) of patches with moments (K, S, *SUMS)."""
+        return F.normalize(self.head(self.invariants(moments)), dim=1)
 
-    def pooled(self, scale: int, patch: Tensor) -> Tensor:
-        """Compute the maximum (K, C) over points of the patches (K, P, 3) of a scale; repeated points do not change it.
+    def invariants(self, moments: Tensor) -> Tensor:
+        """Compute numbers (K, C) that a rotation about the normal does not change."""
+        x = moments.transpose(1, 2).flatten(2)
+        mixed = [
+            Phasor.from_parts(x[:, 2 * k + 1] @ mixer, x[:, 2 * k + 2] @ mixer) for k, mixer in enumerate(self.mixers)
+        ]
+        invariant = [(x[:, 0] + COUNT_OFFSET).sqrt()]
+        for phasor in mixed:
+            invariant += [phasor.size, *phasor.relative_to(phasor.rolled())]
+        for low, high in DOUBLES:
+            invariant += mixed[low].doubled().relative_to(mixed[high])
+        return torch.cat(invariant, dim=1)
 
-        `max` has the faster gradient, `amax` the faster value.
-        """
-        x = self.scales[scale](patch)
-        return x.max(dim=1).values if self.training else x.amax(dim=1)
-
-    def joined(self, pooled: list[Tensor]) -> Tensor:
-        """Compute unit descriptors (K, D) of the pooled numbers (K, C) of each scale.
-
-        ReLU commutes with the maximum and has fewer numbers after it.
-        """
-        return F.normalize(self.head(torch.cat(pooled, dim=1).relu_()), dim=1)
-
-    def layers(self) -> list[list[tuple[NDArray[np.float32], NDArray[np.float32]]]]:
-        """Return the weights (outputs, inputs) and biases (outputs,) of the point-wise layers of each scale."""
-        linear = [[layer for layer in scale.children() if isinstance(layer, nn.Linear)] for scale in self.scales]
-        return [[(x.weight.detach().numpy(), x.bias.detach().numpy()) for x in layers] for layers in linear]
-
-    def collate(self, problems: Sequence[Any], device: str) -> tuple[list[Tensor], Tensor, Tensor, Tensor]:
-        """Return patches (2, B, K, P, 3) of each scale, matched points (B, K, 3) twice, and true poses (B, 4, 4)."""
+    def collate(self, problems: Sequence[Any], device: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return moments (2, B, K, S, *SUMS) of patches, matched points (B, K, 3) twice, and true poses (B, 4, 4)."""
         config = self.config
         matches = [matched(problem, config.radii, config.points, config.keys) for problem in problems]
-        patches = [torch.from_numpy(patch).to(device) for patch in stacked(matches)]
-        source, target = (torch.from_numpy(np.stack([m[k] for m in matches])).to(device) for k in (2, 3))
+        patches, (source, target) = (
+            [torch.from_numpy(np.stack([m[k] for m in matches])).to(device) for k in pair] for pair in ((0, 1), (2, 3))
+        )
         T_true = torch.from_numpy(np.stack([problem.T_target_source for problem in problems]))
-        return patches, source, target, T_true.to(device)
+        return torch.stack(patches), source, target, T_true.to(device)
 
-    def estimate(self, prepared: list[Tensor], source: Tensor, target: Tensor) -> Estimate:
+    def estimate(self, prepared: Tensor, source: Tensor, target: Tensor) -> Estimate:
         """See `Network.estimate`, of matched points (B, K, 3) and (B, K, 3).
 
         Args:
-            prepared: patches (2, B, K, P, 3) of the source and of the target, of each scale.
+            prepared: moments (2, B, K, S, *SUMS) of the patches of the source and of the target.
             source: matched points.
             target: their partners, in the same order.
         """
-        flat = [patch.flatten(0, 2) for patch in prepared]
-        x, y = self(flat).view(2, *source.shape[:2], -1)
+        x, y = self(prepared.flatten(0, 2)).view(2, *source.shape[:2], -1)
         negative = torch.cdist(target, target) >= self.config.apart
         T = torch.eye(4, dtype=torch.float64, device=source.device).repeat(len(source), 1, 1)
         return Estimate(T if self.training else _pose(x, y, source, target), x, y, negative)
@@ -123,11 +167,6 @@ class DescriptorNet(nn.Module):
         label = torch.arange(scores.shape[1], device=scores.device).repeat(len(scores))
         both = (F.cross_entropy(s.flatten(0, 1), label) for s in (scores, scores.transpose(1, 2)))
         return torch.stack(list(both)).mean()
-
-
-def _point_layers(widths: tuple[int, ...]) -> nn.Sequential:
-    layers = [layer for a, b in pairwise(widths) for layer in (nn.Linear(a, b), nn.ReLU(inplace=True))]
-    return nn.Sequential(*layers[:-1])
 
 
 def _pose(x: Tensor, y: Tensor, source: Tensor, target: Tensor, near: float = 0.1) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,10 +22,10 @@ _STRETCH = 1.3
 
 
 class Matched(NamedTuple):
-    """Matches of a pair: patches of each scale (K, P, 3) and points (K, 3) of the source and of the target."""
+    """Matches of a pair: moments of patches (K, S, *SUMS) and points (K, 3) of the source and of the target."""
 
-    source_patches: list[NDArray[np.float32]]
-    target_patches: list[NDArray[np.float32]]
+    source_patches: NDArray[np.float32]
+    target_patches: NDArray[np.float32]
     source: NDArray[np.float32]
     target: NDArray[np.float32]
 
@@ -63,9 +62,3 @@ def _disturbed(cloud: NDArray[Any], draw: Random) -> Points:
     """Return a random subset of a cloud (N, 3) in random order, with noise."""
     kept = draw.permutation(len(cloud))[: max(1, int(draw.uniform(_KEPT, 1.0) * len(cloud)))]
     return np.asarray(cloud[kept] + draw.uniform(0.0, _JITTER) * draw.standard_normal((len(kept), 3)))
-
-
-def stacked(matches: Sequence[Matched]) -> list[NDArray[np.float32]]:
-    """Stack the patches (2, B, K, P, 3) of each scale of B pairs: of the sources, then of the targets."""
-    sides = [[m.source_patches for m in matches], [m.target_patches for m in matches]]
-    return [np.stack([[pair[s] for pair in side] for side in sides]) for s in range(len(matches[0].source_patches))]

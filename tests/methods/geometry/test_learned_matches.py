@@ -8,10 +8,13 @@ from scipy.spatial.transform import Rotation
 from common.errors import InputError
 from common.kinds import DataKind
 from methods.base import Unavailable
-from methods.geometry import learned_matches
+from methods.geometry import learned_matches, patches
+from methods.geometry.patches import hollow_side
 from methods.learned import descriptor
+from methods.native import descriptor as native
 from methods.nn.descriptor import DescriptorConfig, DescriptorNet
 from tests.catalog import build
+from tests.methods.geometry.test_patches import NoKernel
 from tests.methods.weight_files import write_weights
 
 
@@ -85,14 +88,14 @@ def test_matches_do_not_depend_on_threads_and_are_each_others_nearest(weights, p
 def described_by(kernel, matcher, cloud, monkeypatch):
     with monkeypatch.context() as patch:
         if not kernel:
-            patch.setattr(descriptor.native, "supports", lambda widths: False)
+            patch.setattr(native, "KERNEL", NoKernel)
         return matcher.describe(cloud).descriptors
 
 
 @pytest.mark.parametrize("points", [200, 1500])
 def test_the_kernel_computes_the_descriptors_of_the_network(weights, monkeypatch, points):
     """Also at the border of a cloud, where patches have fewer points."""
-    if descriptor.native.KERNEL.load() is None:
+    if native.KERNEL.load() is None:
         pytest.skip("the kernel cannot be had here")
     matcher = learned_matches.LearnedMatcher.load()
     cloud = np.random.default_rng(0).uniform(-0.5, 0.5, (points, 3)) * [1, 1, 0.1]
@@ -100,11 +103,23 @@ def test_the_kernel_computes_the_descriptors_of_the_network(weights, monkeypatch
     assert np.einsum("ij,ij->i", ours, networks).min() > 1 - 1e-5
 
 
+def test_normals_to_the_wrong_side_are_noticed(weights, pair, monkeypatch):
+    matcher, cloud = learned_matches.LearnedMatcher.load(), pair[0].astype(float) / 2
+    signs = iter([1.0, -1.0])
+
+    def one_side_each(keys, directions, offsets):
+        return hollow_side(keys, directions, offsets)._replace(sign=next(signs))
+
+    monkeypatch.setattr(patches, "hollow_side", one_side_each)
+    source, target = matcher.describe_both(cloud, cloud)
+    np.testing.assert_allclose(source.descriptors, target.descriptors, atol=1e-4)
+
+
 def test_a_key_far_from_all_points_has_the_descriptor_of_an_empty_patch(weights, monkeypatch):
     network, cloud = descriptor.load()[0], np.random.default_rng(0).normal(size=(200, 3))
     keys = np.array([[1e9, 0, 0], [0, -1e9, 5]])
     ours = descriptor.describe(network, cloud, keys, 0.5)
-    monkeypatch.setattr(descriptor.native, "supports", lambda widths: False)
+    monkeypatch.setattr(native, "KERNEL", NoKernel)
     np.testing.assert_allclose(ours, descriptor.describe(network, cloud, keys, 0.5), atol=1e-4)
 
 

@@ -11,7 +11,7 @@ from common.kinds import DataKind
 from methods.base import NoSolution, rigid
 from methods.geometry.compatibility import Hypotheses, best_hypothesis
 from methods.geometry.learned_matches import Described
-from methods.geometry.verification import agreement, best_verified
+from methods.geometry.verification import ALIKE, agreement, best_verified
 from methods.sc2_pcr import Sc2Pcr
 
 RNG = np.random.default_rng(0)
@@ -58,12 +58,12 @@ def test_without_any_agreement_the_matches_decide(clouds: tuple[Described, Descr
     assert np.allclose(best_verified(poses(TRUE, WRONG), p, q, 0.05, source, opposite)[0], WRONG)
 
 
-def test_agreement_is_half_a_pair_for_equal_descriptors_and_negative_for_unlike_ones(
+def test_agreement_counts_equal_descriptors_and_is_negative_for_unlike_ones(
     clouds: tuple[Described, Described],
 ) -> None:
     source, target = clouds
     tree = cKDTree(target.points)
-    assert agreement(TRUE, source, target, tree, 0.01) == pytest.approx(250, rel=1e-5)
+    assert agreement(TRUE, source, target, tree, 0.01) == pytest.approx(500 * (1 - ALIKE), rel=1e-5)
     assert agreement(TRUE, source, target._replace(descriptors=-target.descriptors), tree, 0.01) < 0
     assert agreement(rigid(np.eye(3), [9, 9, 9]), source, target, tree, 0.01) == 0
 

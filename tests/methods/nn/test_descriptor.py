@@ -9,10 +9,11 @@ from scipy.spatial.distance import cdist
 from scipy.spatial.transform import Rotation
 
 from datasets.problems import ProblemKey
+from methods.geometry.patches import ORDERS, SUMS
 from methods.nn.descriptor import DescriptorConfig, DescriptorNet, Estimate, _pose
 from methods.nn.descriptor_batch import MATCH, matched
 
-CONFIG = DescriptorConfig(radii=(0.3, 0.6), points=12, widths=(8, 16), hidden=16, outputs=8, keys=20)
+CONFIG = DescriptorConfig(radii=(0.3, 0.6), points=12, mixed=6, hidden=16, outputs=8, dropped=0.0, keys=20)
 
 
 def problem(index=0):
@@ -44,16 +45,27 @@ def test_matches_meet_at_the_true_pose():
     drawn = matched(pair, (0.3, 0.6), 12, 20)
     moved = drawn.source @ pair.T_target_source[:3, :3].T + pair.T_target_source[:3, 3]
     assert np.linalg.norm(moved - drawn.target, axis=1).max() <= MATCH + 1e-5
-    assert [patch.shape for patch in drawn.source_patches] == [(20, 12, 3)] * 2
+    assert drawn.source_patches.shape == (20, 2, *SUMS)
     again = matched(pair, (0.3, 0.6), 12, 20)
-    assert all(np.array_equal(a, b) for a, b in zip(drawn.target_patches, again.target_patches, strict=True))
+    np.testing.assert_array_equal(drawn.target_patches, again.target_patches)
 
 
-def test_descriptors_are_unit_vectors_and_ignore_the_order_of_points(net):
-    patches = [torch.randn(5, 12, 3) for _ in range(2)]
-    described = net(patches).detach()
+def test_descriptors_are_unit_vectors_and_ignore_the_direction_across_the_normal(net):
+    net.eval()
+    moments = torch.randn(5, 2, *SUMS).abs()
+    described = net(moments).detach()
     torch.testing.assert_close(described.norm(dim=1), torch.ones(5))
-    torch.testing.assert_close(net([patch.flip(1) for patch in patches]), described)
+    turned = moments.clone()
+    for k in range(1, ORDERS + 1):
+        c, s = np.cos(0.7 * k), np.sin(0.7 * k)
+        turned[:, :, 2 * k - 1] = c * moments[:, :, 2 * k - 1] - s * moments[:, :, 2 * k]
+        turned[:, :, 2 * k] = s * moments[:, :, 2 * k - 1] + c * moments[:, :, 2 * k]
+    torch.testing.assert_close(net(turned), described)
+    moved = moments.clone()
+    moved[:, :, 1:3] = turned[:, :, 1:3]
+    assert (net(moved) - described).abs().max() > 0.01, (
+        "the phases of one power say how it is turned against the others"
+    )
 
 
 def test_loss_is_least_for_equal_descriptors_of_matches(net):
