@@ -10,7 +10,15 @@ from scipy.spatial.transform import Rotation
 
 from datasets.problems import ProblemKey
 from methods.geometry.patches import ORDERS, SUMS
-from methods.nn.descriptor import DescriptorConfig, DescriptorNet, Estimate, _pose
+from methods.nn.descriptor import (
+    COUNT_OFFSET,
+    DOUBLES,
+    SIZE_OFFSET,
+    DescriptorConfig,
+    DescriptorNet,
+    Estimate,
+    _pose,
+)
 from methods.nn.descriptor_batch import MATCH, matched
 
 CONFIG = DescriptorConfig(radii=(0.3, 0.6), points=12, mixed=6, hidden=16, outputs=8, dropped=0.0, keys=20)
@@ -122,13 +130,13 @@ def test_loss_is_the_mean_of_infonce_in_both_directions(net):
 def test_the_estimate_describes_both_sides_and_far_matches_are_negatives(net):
     """The pose is fitted in evaluation alone."""
     draw = torch.Generator().manual_seed(2)
-    patches = [torch.randn(2, 1, 20, 12, 3, generator=draw) for _ in range(2)]
+    moments = torch.randn(2, 1, 20, 2, *SUMS, generator=draw).abs()
     source, target = 0.3 * torch.rand(2, 1, 20, 3, generator=draw)
-    training = net.train().estimate(patches, source, target)
+    training = net.train().estimate(moments, source, target)
     assert torch.equal(training.T, torch.eye(4, dtype=torch.float64)[None])
-    estimate = net.eval().estimate(patches, source, target)
+    estimate = net.eval().estimate(moments, source, target)
     for side, ours in enumerate((estimate.source, estimate.target)):
-        torch.testing.assert_close(ours[0], net([patch[side, 0] for patch in patches]))
+        torch.testing.assert_close(ours[0], net(moments[side, 0]))
     distance = (target[0][:, None] - target[0]).norm(dim=2)
     assert torch.equal(estimate.negative[0], distance >= 0.1) and 0.05 < estimate.negative.float().mean() < 0.95
     torch.testing.assert_close(estimate.T, _pose(estimate.source, estimate.target, source, target))
@@ -150,35 +158,41 @@ def test_the_pose_is_weighted_by_how_well_matches_keep_distances():
     np.testing.assert_allclose(T[:3], np.c_[R, b - R @ a], atol=1e-6)
 
 
-def test_descriptors_are_the_head_on_the_maxima_of_each_scale(net):
-    """From the weights that the kernel reads; training and evaluation agree."""
-    draw = torch.Generator().manual_seed(3)
-    patches = [torch.randn(5, 12, 3, generator=draw) for _ in range(2)]
-    pooled = []
-    for layers, patch in zip(net.layers(), patches, strict=True):
-        assert [weight.shape for weight, _ in layers] == [(8, 3), (16, 8)]
-        x = patch.numpy()
-        for weight, bias in layers:
-            x = np.maximum(x @ weight.T + bias, 0)
-        pooled.append(x.max(axis=1))
-    hidden, _, last = net.head
-    x = np.maximum(np.hstack(pooled) @ hidden.weight.detach().numpy().T + hidden.bias.detach().numpy(), 0)
+def test_descriptors_are_the_head_on_what_rotations_leave_unchanged(net):
+    """Computed with complex numbers: the moments of power k turn by k times the angle."""
+    draw = np.random.default_rng(3)
+    moments = draw.random((5, 2, *SUMS))
+    sums = np.concatenate([moments[:, 0], moments[:, 1]], axis=2)
+    mixed, sizes = [], []
+    for k, mixer in enumerate(net.mixers):
+        z = (sums[:, 2 * k + 1] + 1j * sums[:, 2 * k + 2]) @ mixer.detach().numpy()
+        sizes.append(np.sqrt(np.abs(z) ** 2 + SIZE_OFFSET))
+        mixed.append(z / np.sqrt(sizes[-1]))
+    numbers = [np.sqrt(sums[:, 0] + COUNT_OFFSET)]
+    for size, z in zip(sizes, mixed, strict=True):
+        relative = z * np.roll(z, 1, axis=1).conj()
+        numbers += [size, relative.real, relative.imag]
+    for low, high in DOUBLES:
+        relative = mixed[low] ** 2 / np.sqrt(sizes[low]) * mixed[high].conj()
+        numbers += [relative.real, relative.imag]
+    norm, _, hidden, _, last = net.eval().head
+    norm.running_mean.uniform_(-1, 1)
+    x = (np.hstack(numbers) - norm.running_mean.numpy()) / np.sqrt(norm.running_var.numpy() + norm.eps)
+    x = np.maximum(x @ hidden.weight.detach().numpy().T + hidden.bias.detach().numpy(), 0)
     x = x @ last.weight.detach().numpy().T + last.bias.detach().numpy()
     expected = x / np.linalg.norm(x, axis=1, keepdims=True)
-    for mode in (True, False):
-        np.testing.assert_allclose(net.train(mode)(patches).detach(), expected, atol=1e-5)
+    np.testing.assert_allclose(net(torch.from_numpy(moments).float()).detach(), expected, atol=1e-5)
     assert net.config.least_points == 12
 
 
 def test_a_batch_has_the_patches_and_points_of_each_problem(net):
     problems = [problem(0), problem(1)]
     patches, source, target, T = net.collate(problems, "cpu")
-    assert [patch.shape for patch in patches] == [(2, 2, 20, 12, 3)] * 2
+    assert patches.shape == (2, 2, 20, 2, *SUMS)
     for b, one in enumerate(problems):
         expected = matched(one, CONFIG.radii, CONFIG.points, CONFIG.keys)
         np.testing.assert_array_equal(source[b], expected.source)
         np.testing.assert_array_equal(target[b], expected.target)
         np.testing.assert_array_equal(T[b], one.T_target_source)
-        for scale, patch in enumerate(patches):
-            np.testing.assert_array_equal(patch[0, b], expected.source_patches[scale])
-            np.testing.assert_array_equal(patch[1, b], expected.target_patches[scale])
+        np.testing.assert_array_equal(patches[0, b], expected.source_patches)
+        np.testing.assert_array_equal(patches[1, b], expected.target_patches)
