@@ -522,7 +522,7 @@ def write_csvs(frames: dict[str, pd.DataFrame], folder: Path) -> list[Path]:
 
 
 def begin_csvs(frames: dict[str, pd.DataFrame], folder: Path, rows: int) -> Iterator[Path]:
-    """Start `write_csvs` in worker processes if a run has many `rows`, and yield the paths; see `common.parallel.parallel_map`."""
+    """Start `write_csvs` in worker processes if a run has many `rows`, and yield the paths; see `parallel_map`."""
     folder.mkdir(parents=True, exist_ok=True)
     tables = [(folder.absolute() / f"{name}.csv", table) for name, table in frames.items()]
     return parallel_map(_write_csv, tables, rows > LARGE)
