@@ -7,7 +7,7 @@ as answered only if its status is `ok` and its pose is a rigid matrix; otherwise
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from bench.evaluation.loader import GROUP_COLUMNS, KEY_COLUMNS, POSE_COLUMNS, Ru
 from bench.storage.csv_writer import csv_blocks
 from common.errors import InputError
 from common.files import write_atomically
+from common.parallel import parallel_map
 from common.rigid import is_rigid
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ FAILURES = ("no_solution", "invalid", "error", "timeout", "crash", "out_of_memor
 
 ENDED = ("ok", "no_solution", "invalid")
 """Statuses of calls that returned by themselves, so that their duration is meaningful."""
+
+LARGE = 200_000
+"""Number of outcomes of a run above which worker processes take part in its report while its tables are computed."""
 
 OVERLAPS = tuple(np.round(np.linspace(0, 1, 11), 1).tolist())
 """Bin edges of overlap."""
@@ -204,7 +208,8 @@ def summary_columns(criterion: Convention) -> list[str]:
 def _summarize(group: pd.DataFrame, criterion: Convention, key: tuple[Any, ...]) -> dict[str, Any]:
     """Compute one row of `summary` without its key."""
     m = criterion.metric
-    evaluated = group[group["status"] != "skipped"]
+    skipped = group["status"] == "skipped"
+    evaluated = group[~skipped] if skipped.any() else group
     answered = evaluated[evaluated["status"] == "ok"]
     errors, counts = answered[m].to_numpy(), group["status"].value_counts()
     distinct, codes = evaluated["problem"].nunique(), evaluated["problem"].cat.codes
@@ -212,7 +217,7 @@ def _summarize(group: pd.DataFrame, criterion: Convention, key: tuple[Any, ...])
     (means, objects), (medians, all_objects) = _over_repeats(answered, m), _over_repeats(evaluated, m, "median")
     low, high = statistics.bootstrap_mean(means.to_numpy(), *map(str, key), cluster=objects)
     median = statistics.bootstrap_median(medians.to_numpy(), all_objects)
-    ended = evaluated[evaluated["status"].isin(ENDED)]
+    ended = evaluated.loc[evaluated["status"].isin(ENDED), ["time_ms", "machine", "device"]]
     times = ended["time_ms"].dropna() if _is_one_place(ended) else ended["time_ms"].iloc[:0]
     seed, problem = statistics.spread(answered["problem"].cat.codes.to_numpy(), errors)
     return (
@@ -513,5 +518,16 @@ def require_parquet() -> None:
 
 def write_csvs(frames: dict[str, pd.DataFrame], folder: Path) -> list[Path]:
     """Write the tables as `folder/<name>.csv`, atomically; floats in their shortest exact form."""
+    return list(begin_csvs(frames, folder, rows=0))
+
+
+def begin_csvs(frames: dict[str, pd.DataFrame], folder: Path, rows: int) -> Iterator[Path]:
+    """Start `write_csvs` in worker processes if a run has many `rows`, and yield the paths; see `parallel_map`."""
     folder.mkdir(parents=True, exist_ok=True)
-    return [write_atomically(folder / f"{name}.csv", csv_blocks(table)) for name, table in frames.items()]
+    tables = [(folder.absolute() / f"{name}.csv", table) for name, table in frames.items()]
+    return parallel_map(_write_csv, tables, rows > LARGE)
+
+
+def _write_csv(file: tuple[Path, pd.DataFrame]) -> Path:
+    path, table = file
+    return write_atomically(path, csv_blocks(table))

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.evaluation.aggregate import of_one_machine
+from bench.evaluation.aggregate import LARGE, of_one_machine
 from bench.evaluation.conventions import CONVENTIONS, Convention, by_convention
 from bench.evaluation.loader import RunData
 from bench.report import (
@@ -90,8 +90,11 @@ def begin_report(
     with style.drawing(settings):
         report = _Report(loaded, frames, replay, options)
         first = list(report.plain_figures())
+        if large := len(loaded.outcomes) > LARGE:  # the page takes long; else it comes first
+            saved = jobs.draw_all(first, settings)
         page = write_atomically(options.folder / "report.html", report.page(first))
-    saved = jobs.draw_all(first, settings)
+    if not large:
+        saved = jobs.draw_all(first, settings)
 
     def finish() -> list[Path]:
         with style.drawing(settings):

@@ -156,16 +156,19 @@ def write(request: ReportRequest, console: Console) -> None:
     trials = _trials_for(loaded, criterion, replay)
     if request.as_good:
         trials = add_estimated_symmetry(loaded, replay, add_fits(loaded, replay, trials, criterion))
-    frames = aggregate.tables(loaded, criterion, trials)
     protocol = None if request.against == PAPER else request.against
     reports = request.folder
     run_folder.check_report_folder(reports)
     csvs = request.folders[0] if request.plain else reports / "csv"
     sheet = _checked_sheet(request.sheet)
+    long = {"poses": loaded.outcomes[aggregate.POSES], "trials": trials}
+    written = aggregate.begin_csvs(long, csvs, rows=len(loaded.outcomes))
+    frames = aggregate.tables(loaded, criterion, trials)
     name = request.folders[0].resolve().name if len(request.folders) == 1 else "RUN"
     look = WIDTHS[request.width], sheet, request.coloured, protocol, name
     finish = begin_report(loaded, frames, replay, Options(criterion, request.against == PAPER, csvs, reports, *look))
-    aggregate.write_csvs(frames, csvs)
+    aggregate.write_csvs({name: frame for name, frame in frames.items() if name not in long}, csvs)
+    list(written)  # those of a large run are written meanwhile
     if request.parquet:
         aggregate.write_parquet(frames, csvs)
     if request.plain:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _BLOCK_ROWS = 50_000
+_REPETITIVE = 8
+"""Smallest number of rows by distinct field at which columns are joined."""
 
 
 def csv_text(table: pd.DataFrame) -> bytes:
@@ -31,48 +35,92 @@ def csv_blocks(table: pd.DataFrame) -> Iterator[bytes]:
 
 
 def _lines(table: pd.DataFrame) -> Iterator[bytes]:
-    """Yield the rows in blocks. Adjacent float columns are formatted together; a category is quoted once."""
-    by_type = groupby(table.columns, lambda name: table[name].dtype.kind == "f")
-    runs = [(floats, list(names)) for floats, names in by_type]
-    words = {name: _words(table[name]) for floats, names in runs if not floats for name in names}
+    """Yield the rows in blocks. Adjacent float columns are formatted together, as are adjacent columns of few distinct fields."""
+    words = {name: _words(table[name]) for name in table.columns}
     for start in range(0, len(table), _BLOCK_ROWS):
         block = table.iloc[start : start + _BLOCK_ROWS]
-        columns: list[Any] = []
-        for floats, names in runs:
+        columns: list[list[bytes]] = []
+        for floats, names in groupby(block.columns, partial(_is_number_column, block)):
             if floats:
-                columns.append(_floats(block[names].to_numpy(dtype=np.float64)))
+                columns.append(_floats(block[list(names)].to_numpy(dtype=np.float64)))
             else:
-                columns += [_text(block[name], words[name]) for name in names]
+                columns += _texts(_Fields.of(block[name], words[name]) for name in names)
         yield b"\n".join(map(b",".join, zip(*columns, strict=True)))
 
 
-def _words(column: pd.Series[Any]) -> list[bytes] | None:
+def _is_number_column(block: pd.DataFrame, name: str) -> bool:
+    """Return whether a column consists of floats that are not all missing."""
+    return block[name].dtype.kind == "f" and not np.isnan(block[name].to_numpy()).all()
+
+
+def _words(column: pd.Series[Any]) -> NDArray[np.object_] | None:
     """Return the quoted categories of a column and the field of a missing value; None for a column of another type."""
     import pandas as pd
 
     if not isinstance(column.dtype, pd.CategoricalDtype):
         return None
-    return [*(_quoted(str(word)) for word in column.cat.categories.tolist()), b""]
+    return np.array([*(_quoted(str(word)) for word in column.cat.categories.tolist()), b""], dtype=object)
 
 
-def _text(block: pd.Series[Any], words: list[bytes] | None) -> list[bytes]:
-    if words is not None:
-        return list(map(words.__getitem__, block.cat.codes.tolist()))
-    if block.dtype.kind in "iub":
-        numbers = block.tolist()
-        known = {value: str(value).encode() for value in set(numbers)}
-        return list(map(known.__getitem__, numbers))
-    return [b"" if text is None or text != text else _quoted(str(text)) for text in block.tolist()]
+class _Fields(NamedTuple):
+    """Fields of some rows: that of row i is `words[codes[i]]`, the last word for code -1."""
+
+    codes: NDArray[Any]
+    words: NDArray[np.object_]
+
+    @classmethod
+    def of(cls, block: pd.Series[Any], words: NDArray[np.object_] | None) -> _Fields:
+        """Return the fields of a column with the given quoted categories, or of numbers, texts or missing values."""
+        import pandas as pd
+
+        if words is not None:
+            return cls(block.cat.codes.to_numpy(np.int64), words)
+        texts = block.tolist() if block.dtype.kind == "O" else []
+        if len(set(texts)) * _REPETITIVE > len(block):
+            known = (b"" if text is None or text != text else _quoted(str(text)) for text in texts)
+            return cls(np.arange(len(texts)), np.array(list(known), dtype=object))
+        codes, values = pd.factorize(block)
+        return cls(codes, np.array([*(_quoted(str(value)) for value in values.tolist()), b""], dtype=object))
+
+    def beside(self, right: _Fields) -> _Fields:
+        """Return the fields of these columns and of those to the right, with commas between them."""
+        import pandas as pd
+
+        size = len(right.words)
+        codes, pairs = pd.factorize(self.codes % len(self.words) * size + right.codes % size)
+        return _Fields(codes, self.words[pairs // size] + b"," + right.words[pairs % size])
+
+    @property
+    def repetitive(self) -> bool:
+        """Whether few fields differ."""
+        return len(self.words) * _REPETITIVE <= len(self.codes)
+
+
+def _texts(columns: Iterable[_Fields]) -> Iterator[list[bytes]]:
+    """Yield the fields of adjacent columns by row; columns whose fields repeat are joined, so that a row takes few look-ups."""
+    left: _Fields | None = None
+    for right in columns:
+        joined = left.beside(right) if left and left.repetitive and right.repetitive else None
+        if joined and joined.repetitive:
+            left = joined
+            continue
+        if left:
+            yield left.words[left.codes].tolist()
+        left = right
+    if left:
+        yield left.words[left.codes].tolist()
 
 
 def _quoted(text: str) -> bytes:
     if text.startswith(_FORMULA):
         text = guarded(text)
-    if "," in text or '"' in text or "\n" in text or "\r" in text:
+    if _SPECIAL.search(text):
         text = '"' + text.replace('"', '""') + '"'
     return text.encode(errors="backslashreplace")
 
 
+_SPECIAL = re.compile('[,"\n\r]')
+"""Characters for which a field is quoted."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
 """First characters that a spreadsheet takes for a formula, and the apostrophe that prevents it."""
 

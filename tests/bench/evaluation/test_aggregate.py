@@ -195,6 +195,14 @@ def test_csvs_are_the_same_bytes_whatever_the_order(synthetic, tmp_path):
     assert sorted(p.name for p in (tmp_path / "a").iterdir()) == sorted(p.name for p in one)
 
 
+def test_csvs_of_worker_processes_have_the_same_bytes(frames, tmp_path):
+    long = {name: frames[name] for name in ("poses", "trials")}
+    here = aggregate.write_csvs(long, tmp_path / "a")
+    there = list(aggregate.begin_csvs(long, tmp_path / "b", rows=aggregate.LARGE + 1))
+    assert there == [tmp_path / "b" / path.name for path in here]
+    assert [a.read_bytes() for a in here] == [b.read_bytes() for b in there]
+
+
 def test_floats_read_back_exactly(frames):
     text = csv_text(frames["trials"])
     back = pd.read_csv(io.BytesIO(text))

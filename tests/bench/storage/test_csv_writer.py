@@ -32,11 +32,13 @@ def field(value):
     return repr(value) if isinstance(value, float) else str(value)
 
 
+@pytest.mark.parametrize("repetitive", [0, 8])  # 0: all fields are looked up, and adjacent columns joined
 @pytest.mark.parametrize("block", [1, 3, 50_000])
 @pytest.mark.parametrize(
     "order", [list(VALUES), list(VALUES)[::-1], ["x"], ["text"], ["count", "x", "word", "y"], ["x", "z"]]
 )
-def test_every_value_is_read_back(monkeypatch, block, order):
+def test_every_value_is_read_back(monkeypatch, block, order, repetitive):
+    monkeypatch.setattr(csv_writer, "_REPETITIVE", repetitive)
     monkeypatch.setattr(csv_writer, "_BLOCK_ROWS", block)
     frame = pd.DataFrame(
         {name: pd.Series(VALUES[name], dtype=object) if name == "mixed" else VALUES[name] for name in order}
@@ -55,6 +57,13 @@ def test_every_value_is_read_back(monkeypatch, block, order):
 
 def test_a_frame_without_rows_is_its_head():
     assert csv_writer.csv_text(pd.DataFrame({"a,b": [], "c": []})) == b'"a,b",c\n'
+
+
+def test_many_categories_beside_a_column_that_repeats():
+    words = [f"w{i}" for i in range(127)]
+    word = pd.Categorical.from_codes(np.arange(5000) % 128 - 1, pd.Index(words))
+    lines = csv_writer.csv_text(pd.DataFrame({"word": word, "n": np.arange(5000) % 3})).decode().splitlines()
+    assert lines[1:] == [f"{words[i % 128 - 1] if i % 128 else ''},{i % 3}" for i in range(5000)]
 
 
 TEXTS = ["=1+1", "+cmd", "-chair", "@sum", "'quoted", "'=x", "plain", "a,b", 'say "x"', "-0.5", "–", "it's"]
