@@ -209,6 +209,7 @@ class FeatureMethod(Method):
         orientation: of the normals, see `normals`; outward for objects.
     """
 
+    environment = {"OPENBLAS_NUM_THREADS": "1"}  # products are computed on threads that would wait for those of BLAS
     search = {
         "normal_radius": LogUniform(0.08, 0.5),
         "feature_radius": LogUniform(0.2, 1.0),

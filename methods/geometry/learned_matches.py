@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from methods.geometry import fpfh
-from methods.learned.descriptor import WEIGHTS, describe, describe_sides, load
+from methods.geometry.patches import from_other_side
+from methods.learned.descriptor import WEIGHTS, describe, descriptors_of, load, moments_of
 
 if TYPE_CHECKING:
     from methods.nn.descriptor import DescriptorNet
@@ -62,27 +63,25 @@ class LearnedMatcher:
         rows = _described_rows(cloud)
         return Described(rows, cloud[rows], describe(self.network, cloud, cloud[rows], metre))
 
-    def describe_sides(self, cloud: Points, metre: float = METRE) -> list[Described]:
-        """Describe the points of `describe` with normals to either side of the surfaces, the likelier one first."""
-        rows = _described_rows(cloud)
-        sides = describe_sides(self.network, cloud, cloud[rows], metre)
-        return [Described(rows, cloud[rows], side) for side in sides]
-
     def describe_both(self, source: Points, target: Points) -> tuple[Described, Described]:
-        """Describe two clouds (N, 3) and (M, 3) at unit scale, on two threads if BENCH_THREADS permits.
+        """Describe two clouds (N, 3) and (M, 3) at unit scale, on BENCH_THREADS threads.
 
         The normals of a cloud may point to the wrong side. Of the target's sides, that which agrees with the source's is taken.
         """
         from methods.nn.threads import single_threaded
 
-        with single_threaded(1):  # threads of operations inside would wait for each other after every one
-            if int(os.environ.get("BENCH_THREADS", "1")) < 2:
-                first, sides = self.describe(source), self.describe_sides(target)
-            else:
-                with ThreadPoolExecutor(1) as pool:
-                    other = pool.submit(self.describe_sides, target)
-                    first, sides = self.describe(source), other.result()
-            return first, max(sides, key=lambda side: agreement(first, side))
+        clouds, rows = (source, target), [_described_rows(cloud) for cloud in (source, target)]
+        keys = [cloud[chosen] for cloud, chosen in zip(clouds, rows, strict=True)]
+        threads = int(os.environ.get("BENCH_THREADS", "1"))
+        # Threads of operations inside would wait for each other after every one.
+        with single_threaded(1), ThreadPoolExecutor(threads) as pool:
+            own, other = pool.map(lambda cloud, points: moments_of(self.network, cloud, points, METRE), clouds, keys)
+            described = pool.map(
+                lambda moments: descriptors_of(self.network, moments), [own, other, from_other_side(other)]
+            )
+            first, *sides = map(Described, [rows[0], rows[1], rows[1]], [keys[0], keys[1], keys[1]], described)
+            agreements = list(pool.map(lambda side: agreement(first, side), sides))
+        return first, sides[int(np.argmax(agreements))]
 
     def mutual(self, source: Described, target: Described) -> NDArray[np.intp]:
         """Return index pairs (K, 2) of points whose descriptors are each other's nearest."""

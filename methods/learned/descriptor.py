@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from methods.core.base import Unavailable
-from methods.geometry.patches import from_other_side, patches
+from methods.geometry.patches import patches
 from methods.learned.trained import Trained
 from methods.learned.weights import WEIGHTS_FOLDER, sha256
 
@@ -67,21 +67,17 @@ def describe(network: DescriptorNet, cloud: Points, keys: Points, metre: float) 
         keys: points to describe.
         metre: the length in the cloud's unit that corresponds to a metre of an indoor scan.
     """
-    return _descriptors(network, _moments(network, cloud, keys, metre))
+    return descriptors_of(network, moments_of(network, cloud, keys, metre))
 
 
-def describe_sides(network: DescriptorNet, cloud: Points, keys: Points, metre: float) -> list[NDArray[np.float32]]:
-    """Compute the descriptors of `describe`, and those that keys have if the normals point to the other side."""
-    moments = _moments(network, cloud, keys, metre)
-    return [_descriptors(network, side) for side in (moments, from_other_side(moments))]
-
-
-def _moments(network: DescriptorNet, cloud: Points, keys: Points, metre: float) -> NDArray[np.float32]:
+def moments_of(network: DescriptorNet, cloud: Points, keys: Points, metre: float) -> NDArray[np.float32]:
+    """Compute the moments (K, S, *SUMS) of the patches of keys, see `describe`."""
     config = network.config
     return patches(cloud, keys, tuple(metre * radius for radius in config.radii), config.points)
 
 
-def _descriptors(network: DescriptorNet, moments: NDArray[np.float32]) -> NDArray[np.float32]:
+def descriptors_of(network: DescriptorNet, moments: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Compute the unit descriptors (K, D) of patches by their moments."""
     import torch
 
     with torch.inference_mode():
