@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from methods.geometry import fpfh
 from methods.geometry.patches import from_other_side
-from methods.learned.descriptor import WEIGHTS, describe, descriptors_of, load, moments_of
+from methods.learned.descriptor import WEIGHTS, descriptors_of, load, moments_of
 
 if TYPE_CHECKING:
     from methods.nn.descriptor import DescriptorNet
@@ -58,13 +58,8 @@ class LearnedMatcher:
         network, sha256 = load()
         return cls(network, {"weights": WEIGHTS.name, "sha256": sha256})
 
-    def describe(self, cloud: Points, metre: float = METRE) -> Described:
-        """Describe at most `KEYS` points, the same at every call, of a cloud (N, 3) at unit scale."""
-        rows = _described_rows(cloud)
-        return Described(rows, cloud[rows], describe(self.network, cloud, cloud[rows], metre))
-
     def describe_both(self, source: Points, target: Points) -> tuple[Described, Described]:
-        """Describe two clouds (N, 3) and (M, 3) at unit scale, on BENCH_THREADS threads.
+        """Describe at most `KEYS` points of each of two clouds (N, 3) and (M, 3) at unit scale, on BENCH_THREADS threads.
 
         The normals of a cloud may point to the wrong side. Of the target's sides, that which agrees with the source's is taken.
         """
@@ -90,7 +85,7 @@ class LearnedMatcher:
 
 
 def _described_rows(cloud: Points) -> NDArray[np.intp]:
-    """Return the rows of the points of a cloud (N, 3) that are described."""
+    """Return the rows of the points of a cloud (N, 3) that are described, the same at every call."""
     if len(cloud) <= KEYS:
         return np.arange(len(cloud))
     return np.sort(np.random.default_rng(0).permutation(len(cloud))[:KEYS])

@@ -51,7 +51,7 @@ def test_at_most_so_many_points_are_described(weights, monkeypatch):
     monkeypatch.setattr(learned_matches, "KEYS", 50)
     matcher = learned_matches.LearnedMatcher.load()
     cloud = 0.1 * np.random.default_rng(0).normal(size=(300, 3))
-    described = matcher.describe(cloud)
+    described, _ = matcher.describe_both(cloud, cloud)
     assert described.descriptors.shape == (50, 32) and len(np.unique(described.rows)) == 50
     rows = matcher.mutual(described, described)
     assert (rows[:, 0] == rows[:, 1]).all()
@@ -89,7 +89,7 @@ def described_by(kernel, matcher, cloud, monkeypatch):
     with monkeypatch.context() as patch:
         if not kernel:
             patch.setattr(native, "KERNEL", NoKernel)
-        return matcher.describe(cloud).descriptors
+        return matcher.describe_both(cloud, cloud)[0].descriptors
 
 
 @pytest.mark.parametrize("points", [200, 1500])
