@@ -190,7 +190,6 @@ PROTOCOL_NAMES = {
         "gaussians",
         "kind",
         "check_available",
-        "describe",
     ),  # methods
     *("estimate", "load", "loss", "least_points", "network_type", "poses"),  # learned methods and their networks
     *("check", "groups", "labels", "pair", "remarks", "shape"),  # data sets
