@@ -44,7 +44,7 @@ def absolute(text: str) -> Path:
 
 
 def terminal(machine: bool = False) -> Console:
-    """Return the console of standard output; a log gets lines of 80 columns.
+    """Return the console of standard output; a log gets lines of 120 columns, so that names are whole.
 
     Args:
         machine: whether standard output is for JSON, so that messages go to standard error.
@@ -52,7 +52,7 @@ def terminal(machine: bool = False) -> Console:
     from rich.console import Console
 
     stream = sys.stderr if machine else sys.stdout
-    return Console(file=stream, width=None if stream.isatty() else 80, markup=False)  # names hold brackets
+    return Console(file=stream, width=None if stream.isatty() else 120, markup=False)  # names hold brackets
 
 
 def _list(flags: argparse.Namespace) -> None:

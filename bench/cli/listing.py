@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ def sections(catalog: Catalog) -> dict[str, list[str]]:
     """Return the lines of each section by its title."""
     root = catalog.data.shown_root
     lines_of = {
-        "methods (kind, device)": [method_line(name, entry) for name, entry in catalog.methods.entries.items()],
+        "methods (kind, device)": method_lines(catalog.methods.entries),
         "tuned settings (METHOD[tuned=NAME], from bench.py tune)": tuned_lines(catalog.methods.plugins),
         "weights of learned methods": [weights_line(file) for file in sorted(WEIGHTS.glob("*.safetensors"))],
         f"data sets (files are looked for below {root}; --data or $BENCH_DATA names another folder)": [
@@ -31,6 +33,20 @@ def sections(catalog: Catalog) -> dict[str, list[str]]:
         "plug-ins that do not work, or with side effects": catalog.faults,
     }
     return {title: lines for title, lines in lines_of.items() if lines}
+
+
+def method_lines(entries: Mapping[str, MethodEntry]) -> list[str]:
+    """Return a line per method; variants of one class show the parameters in which they differ."""
+    classes: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    for facts in (entry.facts for entry in entries.values()):
+        classes[facts.file, facts.class_name].append(facts.parameters)
+    lines = []
+    for name, entry in entries.items():
+        facts = entry.facts
+        others = classes[facts.file, facts.class_name]
+        own = [f"{p}={v}" for p, v in facts.parameters.items() if any(other.get(p, v) != v for other in others)]
+        lines.append(method_line(name, entry) + (f" [{', '.join(own)}]" if own else ""))
+    return lines
 
 
 def method_line(name: str, entry: MethodEntry) -> str:

@@ -18,6 +18,7 @@ from bench.report.panels import (
     LineEnd,
     columns_of,
     draw_ceiling,
+    drawn,
     kind_panels,
     label_ends,
     label_lowest,
@@ -30,7 +31,6 @@ from bench.report.panels import (
 from bench.report.ranking import (
     CategoryTable,
     GroupKey,
-    below_floor,
     group_title,
     pareto_front,
     select_group,
@@ -109,7 +109,7 @@ def recall_time_job(
     rows: list[Row], advice: Recommendation, criterion: Convention, where: str, stem: Path
 ) -> FigureJob | None:
     """Build the figure of recall against time of a group; None if the time of no method is known."""
-    timed = [r for r in rows if r["kind"] != "control" and str(r["method"]) in advice.ms and not below_floor(r)]
+    timed = [r for r in drawn(rows) if r["kind"] != "control" and str(r["method"]) in advice.ms]
     if not timed:
         return None
     arguments = timed, advice, criterion, where, left_out(rows)

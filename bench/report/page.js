@@ -206,7 +206,8 @@ addEventListener("DOMContentLoaded", () => {
   const seen = new IntersectionObserver(entries => {
     for (const { target, isIntersecting } of entries) if (isIntersecting && chartOf(target)) { seen.unobserve(target); draw(target); }
   }, { rootMargin: "300px" });
-  for (const div of $$(".chart")) seen.observe(div);
+  const near = ({ width, top, bottom }) => width && top < innerHeight + 300 && bottom > -300;
+  for (const div of $$(".chart")) if (near(div.getBoundingClientRect()) && chartOf(div)) draw(div); else seen.observe(div);
 });
 addEventListener("beforeprint", () => {
   for (const details of $$("details:not(.choose)")) details.open = true;

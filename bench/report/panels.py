@@ -26,8 +26,8 @@ LABEL = 6.5
 Row = Mapping[Any, Any]
 
 CONTROLS_LEFT_OUT = (
-    f"Controls are left out, as are methods on fewer than {MIN_PROBLEMS} problems, which are named below the panels; tables "
-    "contain all."
+    f"Controls are left out, as are methods on fewer than {MIN_PROBLEMS} problems, which are named below the panels, or drawn "
+    "faint if no method has more; tables contain all."
 )
 
 
@@ -47,7 +47,7 @@ class KindPanel(NamedTuple):
 
 def kind_panels(rows: Iterable[Row], ranking: Ranking | None, most: int = CURVES) -> list[KindPanel]:
     """Return a panel per kind with its best methods, featured ones included; controls only if there is nothing else."""
-    ranked = by_rank([r for r in rows if r["problems"] and not below_floor(r)], ranking)
+    ranked = by_rank(drawn(rows), ranking)
     others = [r for r in ranked if r["kind"] != "control"] or ranked
     panels = []
     for kind in style.KINDS:
@@ -59,8 +59,16 @@ def kind_panels(rows: Iterable[Row], ranking: Ranking | None, most: int = CURVES
     return panels
 
 
-def left_out(rows: Iterable[Row]) -> str:
-    """Name the methods that are not drawn because they have too few problems; empty if there are none."""
+def drawn(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows to draw: those with enough problems to be ranked, or all that were run if there are none."""
+    run = [r for r in rows if r["problems"]]
+    return [r for r in run if not below_floor(r)] or run
+
+
+def left_out(rows: Sequence[Row]) -> str:
+    """Name the methods that are not drawn because they have too few problems, or say that all have; empty if none has."""
+    if any(map(below_floor, drawn(rows))):
+        return f"Faint: fewer than {MIN_PROBLEMS} problems."
     few = [display_name(r) for r in rows if below_floor(r) and r["kind"] != "control"]
     return f"Not drawn, too few problems: {'; '.join(few)}." if few else ""
 
@@ -94,8 +102,8 @@ def _wrapped(text: str, width: float, size: float) -> str:
 
 
 def lines_of_row(row: Row) -> dict[str, Any]:
-    """Return keyword arguments of `Axes.plot` for a row of the summary."""
-    return lines_of(str(row["method"]), str(row["kind"]))
+    """Return keyword arguments of `Axes.plot` for a row of the summary; faint with too few problems."""
+    return lines_of(str(row["method"]), str(row["kind"])) | ({"alpha": style.FAINT} if below_floor(row) else {})
 
 
 def lines_of(method: str, kind: str) -> dict[str, Any]:

@@ -31,7 +31,7 @@ PAPER = "#fefefe"
 KINDS = ("local", "global", "learned", "control")
 """Kinds of methods in the order of tables and legends."""
 
-FAINT = 0.35
+FAINT = 0.5
 """Opacity of methods with too few problems to be ranked."""
 
 SOURCE, TARGET = "#D55E00", "#8a8f98"

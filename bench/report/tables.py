@@ -108,7 +108,7 @@ def ceiling_note(rows: list[Row]) -> str:
     better, as_well = (round((1 - row[name]) * problems) for name in ("ceiling", "unambiguous"))
     return (
         f"In {better} of {problems} problems another pose fits better than the truth (ceiling {row['ceiling']:.2f}), "
-        f"in {as_well} as well."
+        f"in {as_well} at least as well."
     )
 
 
@@ -404,11 +404,11 @@ def headline(group: GroupKey, rows: list[Row], recommendation: Recommendation, c
 
 
 def _failed(rows: list[Row]) -> str:
-    """Describe how many problems were not answered, and the method with most of these."""
+    """Describe how many calls of all methods gave no answer, and the method with most of these."""
     problems, answered = (int(sum(r[n] for r in rows)) for n in ("problems", "answered"))
     if problems == answered:
-        return f" All {problems} problems were answered."
+        return f" All {problems} calls were answered."
     worst = max(rows, key=lambda row: row["problems"] - row["answered"])
     lost = int(worst["problems"] - worst["answered"])
     most = f"{worst['method']} ({lost} of {int(worst['problems'])})"
-    return f" {problems - answered} of {problems} problems were not answered; most by {most}."
+    return f" {problems - answered} of {problems} calls gave no answer; most of {most}."

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from bench.evaluation.compare import Change, Comparison
     from bench.evaluation.conventions import Convention
 
-NAME = 18
-"""Width of the column of methods in characters."""
+NAME, LONGEST_NAME = 18, 40
+"""Characters of a method's name that are always shown, and at most where a terminal has room for them."""
 
 HEADS = ("answered", "recall [95 %]", "{error} ans.", "{error} med.", "RRE °", "RTE", "ms", "p95 ms")
 """Heads of the columns after that of the methods."""
@@ -133,6 +133,9 @@ def _summary_table(
         ["method", *(head.format(error=error) for head in HEADS)],
         *(_summary_cells(r, criterion, (devices or {}).get(str(r["method"]), CPU)) for r in rows),
     ]
+    left = width - 4 - sum(max(map(len, column)) + 2 for column in list(zip(*lines, strict=True))[1:])
+    for row, line in zip(rows, lines[1:], strict=True):
+        line[0] = _name(row, min(max(NAME, left), LONGEST_NAME))
     shown, needed = _fitting(lines, width)
     table = _new_table(title, width=needed if needed > width else None)
     table.add_column("method", no_wrap=True, min_width=NAME)
@@ -167,11 +170,11 @@ def _summary_cells(row: Mapping[Any, Any], criterion: Convention, device: str = 
     return [_name(row), f"{row['answered']}/{row['problems']}", recall, *numbers]
 
 
-def _name(row: Mapping[Any, Any]) -> str:
+def _name(row: Mapping[Any, Any], width: int = NAME) -> str:
     """Shorten a row's name in the middle, since variants of a method differ at the end; its number of problems is kept."""
     name = str(row["method"])
     count = ranking.display_name(row)[len(name) :]
-    return style.shorten_name(name, NAME - len(count)) + count
+    return style.shorten_name(name, width - len(count)) + count
 
 
 def comparison_summary(comparison: Comparison, names: tuple[str, str]) -> Group:

@@ -42,9 +42,9 @@ def test_numpy_finds_the_pose_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> 
     if native.library() is None:
         pytest.skip("the kernel cannot be had here")
     clouds = tapered(200).astype(np.float32), moved(pose(3), tapered(200, 1))
-    by_kernel = solve(So3Grid(rotations=1152), *clouds)
+    by_kernel = solve(So3Grid(rotations=288), *clouds)
     monkeypatch.setattr(native, "library", lambda: None)
-    np.testing.assert_allclose(solve(So3Grid(rotations=1152), *clouds), by_kernel, atol=1e-3)
+    np.testing.assert_allclose(solve(So3Grid(rotations=288), *clouds), by_kernel, atol=1e-3)
 
 
 def test_the_runner_up_shows_a_symmetric_object() -> None:

@@ -59,6 +59,22 @@ def test_files_are_where_the_name_the_path_or_a_folder_says(tmp_path, monkeypatc
     assert listing.dataset_line("set", facts("own"), root).endswith(f"{'':21}found; licence: not known")
 
 
+def test_variants_of_a_class_show_the_parameters_in_which_they_differ():
+    def entry(class_name, **parameters):
+        facts = SimpleNamespace(file="m.py", class_name=class_name, kind="local", devices=("cpu",), summary="Do it.")
+        facts.parameters = {"trim": 0.1, **parameters}
+        return SimpleNamespace(facts=facts, unavailable=lambda: None)
+
+    entries = {
+        "few": entry("Ransac", iterations=10),
+        "many": entry("Ransac", iterations=1000),
+        "other": entry("Icp", steps=3),
+    }
+    few, many, other = listing.method_lines(entries)
+    assert few.endswith("Do it. [iterations=10]") and many.endswith("Do it. [iterations=1000]")
+    assert other.endswith("Do it.")
+
+
 def test_lines_of_methods_weights_and_classes(tmp_path):
     def entry(reason):
         facts = SimpleNamespace(kind="local", devices=("cpu", "cuda"), summary="Do it.")

@@ -83,6 +83,24 @@ def test_methods_with_few_problems_are_named_and_not_drawn(tmp_path):
     assert "few" not in job.alt and "a 0." in job.alt
 
 
+def test_of_a_run_with_few_problems_all_methods_are_drawn_faint(tmp_path):
+    draw = np.random.default_rng(0)
+    times = {"a": 2.0, "b": 3.0}
+    frames = one_group({name: ("global", draw.uniform(0.001, 0.4, size=5)) for name in times}, times)
+    group = tables.groups_of(frames["summary"])[0]
+    rows, where = tables.group_records(frames["summary"], group), group_title(group)
+    advice = recommend(rows, errors_of(frames["trials"], CRITERION), frames["timing"])
+    jobs = {
+        "cdf": figures.cdf_job(rows, frames["cdf"], advice, CRITERION, where, tmp_path / "cdf"),
+        "recall_time": figures.recall_time_job(rows, advice, CRITERION, where, tmp_path / "recall_time"),
+    }
+    with matplotlib.rc_context(style.RC):
+        drawn = {kind: job.make(*job.arguments) for kind, job in jobs.items()}
+    for figure in drawn.values():
+        curves = [line for axes in figure.axes for line in axes.lines if line.get_alpha() == style.FAINT]
+        assert len(curves) == 2 and figure._supxlabel.get_text() == "Faint: fewer than 20 problems."
+
+
 def test_the_error_axis_is_logarithmic_where_errors_span_decades():
     near, far = np.linspace(0.1, 0.4, 50), np.geomspace(1e-3, 1, 50)
     assert not figures.error_axis(near, CRITERION).log

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bench.report import style
-from bench.report.panels import columns_of, kind_panels, left_out, spread
+from bench.report.panels import columns_of, drawn, kind_panels, left_out, spread
 from tests.bench.report.test_selection import ROWS
 
 
@@ -24,6 +24,8 @@ def test_there_is_a_panel_per_kind_with_its_best_methods():
     ]
     assert panels[0].title == "local, best 2 of 5"
     assert left_out(ROWS) == "Not drawn, too few problems: few, n = 3."
+    few = [row for row in ROWS if row["method"] in ("few", "none")]
+    assert drawn(ROWS) == [row for row in ROWS if row["problems"] > 3] and drawn(few) == few[:1]
 
 
 def test_a_column_has_one_panel_beside_another_and_a_page_two():

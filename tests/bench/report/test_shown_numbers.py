@@ -175,6 +175,7 @@ def test_rows_of_the_terminal_are_sorted_by_rank_controls_by_recall_few_problems
 def test_long_names_are_cut_in_the_middle(name, count, expected):
     row = {"method": name, "distinct_problems": 2 if count else 40}
     assert terminal._name(row) == expected and len(expected) <= terminal.NAME
+    assert terminal._name(row, terminal.LONGEST_NAME) == name + count
 
 
 def _change(quantity, n, verdict, p=0.01, low=-0.3):
@@ -355,14 +356,14 @@ def test_the_table_of_recall_by_group_marks_the_winner_of_each_alone():
 
 def test_headlines_name_who_lost_most_and_count_ambiguous_problems():
     rows = [{"method": m, "problems": 10, "answered": n} for m, n in (("a", 9), ("b", 4), ("c", 10))]
-    assert tables._failed(rows) == " 7 of 30 problems were not answered; most by b (6 of 10)."
-    assert tables._failed(rows[2:]) == " All 10 problems were answered."
+    assert tables._failed(rows) == " 7 of 30 calls gave no answer; most of b (6 of 10)."
+    assert tables._failed(rows[2:]) == " All 10 calls were answered."
     known = [
         {"ceiling": 0.9, "unambiguous": 0.8, "ceiling_problems": 10},
         {"ceiling": 0.64, "unambiguous": 0.48, "ceiling_problems": 25},
         {"ceiling_problems": 0},
     ]
-    note = "In 9 of 25 problems another pose fits better than the truth (ceiling 0.64), in 13 as well."
+    note = "In 9 of 25 problems another pose fits better than the truth (ceiling 0.64), in 13 at least as well."
     assert tables.ceiling_note(known) == note and tables.ceiling_note(known[2:]) == ""
 
 
@@ -453,7 +454,7 @@ def test_figures_of_curves_show_the_share_below_each_error(frames):
 def test_a_curve_has_at_most_400_steps_and_both_ends(n):
     from matplotlib.figure import Figure
 
-    row = {"method": "a", "kind": "global", "recall": 0.5}
+    row = {"method": "a", "kind": "global", "recall": 0.5, "distinct_problems": 40}
     y = np.arange(1, n + 1) / n * 0.9
     curve = pd.DataFrame({"rmse": np.linspace(0.01, 0.7, n), "fraction": y})
     axes = Figure().subplots()

@@ -25,7 +25,7 @@ def test_headlines_count_failures(frames):
         errors = errors_of(select_group(frames["trials"], group), CRITERION)
         line = tables.headline(group, rows, recommend(rows, errors, frames["timing"]), CRITERION)
         lost = sum(int(r["problems"] - r["answered"]) for r in rows)
-        assert f"{lost} of {sum(int(r['problems']) for r in rows)} problems were not answered" in line
+        assert f"{lost} of {sum(int(r['problems']) for r in rows)} calls gave no answer" in line
 
 
 def test_coverage_and_failures_account_for_every_outcome(synthetic):

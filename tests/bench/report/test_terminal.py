@@ -42,6 +42,8 @@ def test_the_terminal_table_fits_and_takes_names_as_text(frames):
     assert max(map(len, table)) <= 100
     assert any(" [bold]a_m…e[/bold] " in line for line in lines)  # cut in the middle
     assert any(" <script>a…/script> " in line for line in lines)
+    wide = _lines(renamed, 120)  # room for longer names, which cost no column
+    assert any(" [bold]a_method_w" in line and "_name[/bold] " in line for line in wide)
     assert sum("oracle" in line for line in lines) == 3
     assert any("1.00 [0.91,1.00]" in line for line in lines)
 
