@@ -53,6 +53,7 @@ STATED = "tests/test_numbers_of_docs.py"
 KERNELS = f"{METHODS}/native/test_build.py"
 PARAMETERS = f"{METHODS}/test_parameters.py"
 DEFAULTS = f"{METHODS}/test_reference_parameters.py"
+LAYOUT = f"{METHODS}/test_layout.py"
 TESTS = {
     "bench/evaluation/metrics.py": [
         f"{EVALUATION}/test_metrics.py",
@@ -117,8 +118,8 @@ TESTS = {
     "bench/report/site.py": [f"{REPORT}/test_site.py"],
     "bench/report/solve_again.py": [f"{REPORT}/test_verify.py", f"{REPORT}/test_merge.py"],
     "bench/report/verify.py": [f"{REPORT}/test_verify.py", f"{REPORT}/test_merge.py"],
-    "methods/icp.py": [DEFAULTS, PARAMETERS, f"{METHODS}/test_layout.py", f"{METHODS}/test_icp.py"],
-    "methods/fgr.py": [DEFAULTS, PARAMETERS, f"{METHODS}/test_layout.py", f"{METHODS}/test_geometric_methods.py"],
+    "methods/icp.py": [DEFAULTS, PARAMETERS, LAYOUT, f"{METHODS}/test_icp.py"],
+    "methods/fgr.py": [DEFAULTS, PARAMETERS, LAYOUT, f"{METHODS}/test_geometric_methods.py"],
     "methods/pca.py": [DEFAULTS, f"{METHODS}/test_pca.py", PARAMETERS],
     "methods/deepgmr_scans.py": [f"{METHODS}/test_deepgmr_scans.py", DEFAULTS, PARAMETERS],
     "methods/sc2_pcr.py": [DEFAULTS, f"{METHODS}/test_match_methods.py", PARAMETERS],
@@ -159,7 +160,7 @@ TESTS = {
     "methods/learned/described_scans.py": [f"{METHODS}/test_deepgmr_scans.py", DEFAULTS],
     "methods/learned/descriptor.py": [f"{GEOMETRY}/test_learned_matches.py", f"{METHODS}/nn/test_descriptor.py"],
     "methods/learned/external.py": [f"{METHODS}/learned/test_external.py", f"{METHODS}/test_optional_packages.py"],
-    "methods/learned/gmr.py": [f"{METHODS}/learned/test_gmr.py", f"{METHODS}/test_deepgmr.py", DEFAULTS],
+    "methods/learned/gmr.py": [f"{METHODS}/learned/test_gmr.py", f"{METHODS}/test_deepgmr.py", DEFAULTS, LAYOUT],
     "methods/learned/training.py": [f"{METHODS}/learned/test_training.py"],
     "methods/learned/training_config.py": [f"{METHODS}/learned/test_training_config.py", f"{CLI}/test_flags.py"],
     "methods/learned/training_data.py": [
@@ -337,6 +338,11 @@ TESTS = {
     "methods/nn/scan_gmr.py": [f"{NN}/test_scan_gmr.py", f"{METHODS}/test_deepgmr_scans.py"],
     "methods/nn/threads.py": [f"{NN}/test_threads.py"],
     "methods/nn/transformer.py": [f"{NN}/test_transformer.py", f"{NN}/test_dcp.py"],
+}
+TESTS |= {
+    file: [*tests, LAYOUT]
+    for file, tests in TESTS.items()
+    if Path(file).parent == Path("methods") and LAYOUT not in tests
 }
 """Tests by the file whose faults they should catch; those that catch most come first."""
 

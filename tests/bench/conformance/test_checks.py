@@ -2,7 +2,9 @@
 
 import re
 
+import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 
 from bench.conformance import checks
 from bench.conformance.checks import CHECKS, CheckFailed
@@ -33,3 +35,46 @@ def test_check_of_batches_detects_faults():
     }.items():
         with pytest.raises(checks.CheckFailed, match=says):
             checks.batches(build(name, PLUGINS))
+
+
+def test_clouds_of_the_checks_have_the_shape_that_they_are_named_after():
+    """The ellipsoid with semi-axes 1, 0.7 and 0.5 has a horn and two dents, and nothing else that turns it into itself."""
+    cloud = checks.asymmetric_cloud(20_000) / (1.0, 0.7, 0.5)
+    radius = np.linalg.norm(cloud, axis=1)
+    unit = cloud / radius[:, None]
+    for axis, height in (((1.0, 0.2, 0.1), 0.35), ((-0.2, 0.9, 0.4), -0.3), ((0.1, -0.3, 0.95), -0.25)):
+        near = unit @ axis > 0.999 * np.linalg.norm(axis)
+        assert near.sum() > 3 and np.abs(radius[near] - (1 + height)).max() < 0.02, axis
+    assert np.median(np.abs(radius - 1)) < 0.02
+    assert (radius.min(), radius.max()) == (pytest.approx(0.7, abs=0.01), pytest.approx(1.35, abs=0.01))
+    blob = checks.random_cloud(20_000)
+    np.testing.assert_allclose(blob.std(axis=0), (0.5, 0.3, 0.1), rtol=0.03)
+    np.testing.assert_allclose(blob.mean(axis=0), 0, atol=0.02)
+    for make in (checks.asymmetric_cloud, checks.random_cloud):
+        assert not np.array_equal(make(50, 0), make(50, 1)) and np.array_equal(make(50, 1), make(50, 1))
+
+
+def test_degenerate_clouds_are_what_their_names_say():
+    clouds = checks.DEGENERATE_CLOUDS
+    sizes = {"empty": 0, "one point": 1, "two points": 2, "few points": 5, "collinear": 100, "all equal": 100}
+    assert {name: clouds[name].shape for name in clouds} == {name: (sizes.get(name, 200), 3) for name in clouds}
+    ranks = {name: np.linalg.matrix_rank(clouds[name] - clouds[name].mean(0), tol=1e-9) for name in list(clouds)[4:8]}
+    assert ranks == {"collinear": 1, "all equal": 0, "planar": 2, "duplicates": 3}
+    assert {len(np.unique(clouds[name], axis=0)) for name in ("collinear", "planar")} == {100, 200}
+    assert len(np.unique(clouds["duplicates"], axis=0)) == 40
+    assert np.isnan(clouds["one nan"]).sum() == np.isinf(clouds["infinite"]).sum() == 1
+    sizes = {name: np.abs(clouds[name]).max() for name in ("huge", "tiny")}
+    assert sizes["huge"] > 1e6 and 1e-7 < sizes["tiny"] < 1e-5 and clouds["far away"].min() > 0.99e6
+
+
+@pytest.mark.parametrize("key", range(3))
+def test_the_easy_pair_has_the_angle_and_shift_of_its_pose_and_another_order(key):
+    source, target, T = checks.easy_pair(100, key)
+    assert source.dtype == target.dtype == np.float32 and source.shape == target.shape == (100, 3)
+    angle = np.degrees(np.arccos((np.trace(T[:3, :3]) - 1) / 2))
+    assert (angle, np.linalg.norm(T[:3, 3])) == (pytest.approx(10), pytest.approx(0.15))
+    apart = cdist(source @ T[:3, :3].T + T[:3, 3], target)
+    assert apart.min(axis=1).max() < 1e-5 and np.trace(apart < 1e-5) < 20
+    assert checks.error(T, T, source) == 0 and checks.error(None, T, source) == np.inf
+    moved = source @ T[:3, :3].T + T[:3, 3]
+    assert checks.error(np.eye(4), T, source) == pytest.approx(np.sqrt(((moved - source) ** 2).sum(axis=1).mean()))
