@@ -1,6 +1,7 @@
 """Conformance checks: each detects its fault and names the fix."""
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -78,3 +79,69 @@ def test_the_easy_pair_has_the_angle_and_shift_of_its_pose_and_another_order(key
     assert checks.error(T, T, source) == 0 and checks.error(None, T, source) == np.inf
     moved = source @ T[:3, :3].T + T[:3, 3]
     assert checks.error(np.eye(4), T, source) == pytest.approx(np.sqrt(((moved - source) ** 2).sum(axis=1).mean()))
+
+
+def outcome_of(check, method):
+    """The remark of a check, or what is wrong."""
+    try:
+        return check(method)
+    except CheckFailed as failure:
+        return f"wrong: {failure}"
+
+
+@pytest.mark.parametrize("in_order", [0.0, 0.019, 0.021, 1.0])
+@pytest.mark.parametrize("shuffled", [0.0, 0.19, 0.21, 3.0])
+def test_only_a_good_pose_that_becomes_bad_by_another_order_is_a_fault(monkeypatch, in_order, shuffled):
+    errors = [in_order, shuffled]
+    monkeypatch.setattr(checks, "call_method", lambda *_: (None, None))
+    monkeypatch.setattr(checks, "error", lambda *_: errors.pop(0))
+    found = outcome_of(checks.point_order, build("pca")).startswith("wrong: ")
+    assert found == (in_order < 0.02 and shuffled > 0.2)
+
+
+@pytest.mark.parametrize(
+    ("typical", "inverse", "says"), [(0.9, 0, "error"), (1, 0.69, "return its inverse"), (1, 0.71, "no better")]
+)
+def test_a_known_pose_is_better_than_the_identity_or_the_inverse_is_suggested(monkeypatch, typical, inverse, says):
+    errors = [typical, 1.0, inverse] * checks.KNOWN_POSES
+    monkeypatch.setattr(checks, "error", lambda *_: errors.pop(0))
+    text = outcome_of(checks.known_poses, build("pca"))
+    assert says in text and text.startswith("wrong: ") == (typical >= 1)
+    assert errors == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "mb", "says"),
+    [
+        (19.9, 3990, "19900 ms and 3990 MB"),
+        (21, 1, "21 s for 2000 points, over 20 s"),
+        (1, 4100, "4100 MB for 2000"),
+        (1, -5, "and 0 MB"),
+    ],
+)
+def test_limits_of_time_and_memory(monkeypatch, seconds, mb, says):
+    clouds = []
+
+    def call(method, *pair):
+        clouds.extend(map(len, pair))
+        return None, SimpleNamespace(time_ms=1e3 * seconds, peak_mb=mb)
+
+    monkeypatch.setattr(checks, "call_method", call)
+    text = outcome_of(checks.bounded, build("pca"))
+    assert says in text and text.startswith("wrong: ") == (seconds > 20 or mb > 4000) and clouds == [2000, 2000]
+
+
+@pytest.mark.parametrize(
+    ("stages", "says"), [({}, "none"), ({"a": 50.0, "b": 52.0}, "a, b: 102%"), ({"a": 103.5}, "one lies inside")]
+)
+def test_stages_take_no_longer_than_the_call(monkeypatch, stages, says):
+    monkeypatch.setattr(checks, "call_method", lambda *_: (None, SimpleNamespace(time_ms=100.0, stages=stages)))
+    assert says in outcome_of(checks.stages_add_up, build("pca"))
+
+
+def test_of_a_chain_the_last_part_refines_and_every_part_is_documented():
+    assert "becomes" in checks.initial_pose(build("pca+icp")) and checks.documented(build("pca+icp")) == "global"
+    assert checks.initial_pose(build("pca")) == "not supported"
+    worse = build("icp")
+    object.__setattr__(worse, "register", lambda source, target, init: np.diag([-1.0, -1, 1, 1]))
+    assert "the error rises" in outcome_of(checks.initial_pose, worse)
