@@ -79,7 +79,7 @@ EXCLUDED_KEYWORDS = {
         "color figsize fontsize aspect pad justify "
         "labelspacing handlelength rotation linewidth markersize zorder alpha padding pad_edge width "
         "min_width ratio in_layout clip_on squeeze length top labeltop bottom labelbottom no_wrap shrink "
-        "thickness domain xytext wide dpi ha va rotation_mode".split(),
+        "thickness domain xytext wide dpi ha va rotation_mode highlight".split(),
         "appearance: another value is not wrong",
     ),
 }
@@ -120,6 +120,8 @@ EXCLUDED_CALLS = {
     "set_visible": "appearance",
 }
 """Calls that are not dropped or changed, with the reason."""
+WRITTEN_DEFAULTS = {"check=False", "allow_pickle=False", "rcond=None"}
+"""Keywords that are not dropped: they write out the default of every function that has them."""
 EXCLUDED_NUMBERS = {
     **dict.fromkeys(("wait", "sleep"), "a duration of waiting"),
     **dict.fromkeys(("read1", "pread"), "size of a unit of work"),
@@ -399,7 +401,7 @@ def _calls(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
     if plain and len(node.args) > 1 and name not in COMMUTES:
         yield "swapped arguments", _with(node, args=_swapped(node.args))
     for number, keyword in enumerate(node.keywords):
-        if keyword.arg and keyword.arg not in EXCLUDED_KEYWORDS:
+        if keyword.arg and keyword.arg not in EXCLUDED_KEYWORDS and ast.unparse(keyword) not in WRITTEN_DEFAULTS:
             rest = node.keywords[:number] + node.keywords[number + 1 :]
             yield "dropped keyword", _with(node, keywords=rest)
 
