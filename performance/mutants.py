@@ -311,7 +311,12 @@ TESTS = {
     "methods/core/chain.py": [f"{METHODS}/core/test_chain.py"],
     "methods/core/description.py": [f"{METHODS}/core/test_description.py", OPTIONAL, f"{CLI}/test_listing.py"],
     "methods/core/provenance.py": [f"{METHODS}/core/test_provenance.py"],
-    "methods/core/registry.py": [f"{DOCTESTS}[methods.core.registry]", "tests/common/test_plugins.py", OPTIONAL],
+    "methods/core/registry.py": [
+        f"{METHODS}/core/test_registry.py",
+        f"{DOCTESTS}[methods.core.registry]",
+        "tests/common/test_plugins.py",
+        OPTIONAL,
+    ],
     "methods/core/tuned.py": ["tests/bench/test_tuning.py"],
     "methods/learned/training_curve.py": [f"{METHODS}/learned/test_training_curve.py"],
     "methods/native/descriptor.py": [f"{GEOMETRY}/test_learned_matches.py"],

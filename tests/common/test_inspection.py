@@ -89,6 +89,7 @@ def test_each_hostile_plugin_is_one_line_and_the_others_are_usable(folder, catal
 
 
 def test_no_process_that_an_import_starts_is_left(folder, catalog):
+    assert "daemons" in catalog.methods.entries
     child = int((folder / "daemons.pid").read_text())
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
 
