@@ -200,7 +200,7 @@ TESTS = {
     "bench/storage/run_json.py": [f"{STORAGE}/test_run_json.py", f"{DOCTESTS}[bench.storage.run_json]"],
     "bench/storage/seeds.py": [f"{DOCTESTS}[bench.storage.seeds]"],
     "bench/execution/run.py": [f"{EXECUTION}/test_notes.py", f"{EXECUTION}/test_run.py"],
-    "bench/execution/executor.py": [f"{EXECUTION}/test_executor.py"],
+    "bench/execution/executor.py": [f"{EXECUTION}/test_pools.py", f"{EXECUTION}/test_executor.py"],
     "bench/execution/progress.py": [f"{EXECUTION}/test_progress.py"],
     "bench/isolation/guard.py": [f"{ISOLATION}/test_guard.py"],
     "bench/isolation/interrupt.py": [f"{ISOLATION}/test_interrupt.py"],

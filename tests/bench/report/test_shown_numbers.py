@@ -440,6 +440,7 @@ def test_figures_of_curves_show_the_share_below_each_error(frames):
         errors = frames["trials"].loc[frames["trials"]["method"] == m, "rmse"].to_numpy()
         (x, y) = curve_lines(axes)[-1]
         assert (x[0], y[0], x[-1], y[-1]) == (axis.low, 0, axis.high, pytest.approx((errors <= axis.high).mean()))
+        assert (axes.get_xlim(), axes.get_ylim()) == ((axis.low, axis.high), (0, 1.02))
         inside = np.sort(errors[errors <= axis.high])
         assert np.allclose(x[1:-1], np.maximum(inside, axis.low))
         assert np.allclose(y[1:-1], [(errors <= e + 1e-12).mean() for e in inside])
