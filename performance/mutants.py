@@ -235,7 +235,12 @@ TESTS = {
     "bench/tuning.py": ["tests/bench/test_tuning.py"],
     "bench/cli/doctor.py": [f"{CLI}/test_doctor.py"],
     "bench/cli/listing.py": [f"{CLI}/test_listing.py"],
-    "bench/cli/commands.py": [f"{CLI}/test_flags.py", f"{CLI}/test_main.py", f"{CLI}/test_scaffold.py"],
+    "bench/cli/commands.py": [
+        f"{CLI}/test_flags.py",
+        f"{CLI}/test_handlers.py",
+        f"{CLI}/test_main.py",
+        f"{CLI}/test_scaffold.py",
+    ],
     "bench/cli/sharing.py": [f"{CLI}/test_flags.py", f"{REPORT}/test_merge.py", f"{REPORT}/test_site.py"],
     "bench/cli/main.py": [f"{CLI}/test_flags.py", f"{CLI}/test_main.py", f"{CLI}/test_listing.py"],
     "bench/cli/scaffold.py": [f"{CLI}/test_scaffold.py"],
