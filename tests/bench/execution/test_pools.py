@@ -59,7 +59,7 @@ def workers(monkeypatch):
 
 def test_workers_have_our_code_and_weights(workers):
     other = MethodSetup(spec("pca"), "shapes40")
-    replies = {workers.setup: Reply("ok"), other: Reply("error", "no")}
+    replies = {workers.setup: Reply("ok"), other: Reply("error")}
     machines = executor.check_workers(replies, "limits", SimpleNamespace(scheduler="tcp://a"))
     assert machines == {"first": {"cpu": "first"}, "second": {"cpu": "second"}}
     assert workers.asked == [("tcp://a", pool_worker.worker_facts, [workers.setup], "limits")]
