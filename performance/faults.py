@@ -79,7 +79,7 @@ EXCLUDED_KEYWORDS = {
         "color figsize fontsize aspect pad justify "
         "labelspacing handlelength rotation linewidth markersize zorder alpha padding pad_edge width "
         "min_width ratio in_layout clip_on squeeze length top labeltop bottom labelbottom no_wrap shrink "
-        "thickness domain xytext wide dpi ha va rotation_mode highlight".split(),
+        "thickness domain xytext wide dpi ha va rotation_mode highlight metavar".split(),
         "appearance: another value is not wrong",
     ),
 }
