@@ -97,7 +97,8 @@ EXCLUDED_NAMES = {
         "a duration of waiting",
     ),
     **dict.fromkeys(
-        "SETUP_TIMEOUT_S TAIL_BYTES TAIL_TIMEOUT_S POLL_INTERVAL_S PIPELINE_BELOW_S MAX_REJECTIONS MAX_FAILURE_ROWS".split(),
+        "SETUP_TIMEOUT_S TAIL_BYTES TAIL_TIMEOUT_S POLL_INTERVAL_S PIPELINE_BELOW_S MAX_REJECTIONS MAX_FAILURE_ROWS "
+        "RADII".split(),
         "a bound far from what occurs: another value is not wrong",
     ),
     **dict.fromkeys("DPI NAME".split(), "appearance: another value is not wrong"),

@@ -220,7 +220,7 @@ TESTS = {
         f"{PAIR}/test_grade.py",
     ],
     "bench/pair/clouds.py": [f"{PAIR}/test_clouds.py"],
-    "bench/pair/command.py": [f"{PAIR}/test_command.py"],
+    "bench/pair/command.py": [f"{PAIR}/test_result.py", f"{PAIR}/test_command.py"],
     "bench/pair/families.py": [f"{PAIR}/test_families.py", f"{DOCTESTS}[bench.pair.families]"],
     "bench/pair/files.py": [f"{PAIR}/test_result.py", f"{PAIR}/test_command.py"],
     "bench/pair/freedom.py": [f"{PAIR}/test_freedom.py"],
