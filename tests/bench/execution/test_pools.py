@@ -12,6 +12,7 @@ from joblib.externals import loky
 from bench.execution import executor, pool_worker
 from bench.isolation.protocol import MethodSetup, Reply
 from common.errors import InputError
+from methods.core.registry import MethodSpec
 from tests.catalog import spec
 
 
@@ -40,6 +41,7 @@ def test_a_local_pool_is_guarded_and_ended_whatever_happens(monkeypatch, jobs, f
 @pytest.fixture
 def workers(monkeypatch):
     """Two workers of a scheduler with the code and the weights of this process, which a test may change."""
+    monkeypatch.setattr(MethodSpec, "source_hashes", lambda self: {f"{self}.py": "digest"})
     setup = MethodSetup(spec("icp"), "shapes40")
     code = {"icp": setup.method.source_hashes()}
     facts = {
