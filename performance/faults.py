@@ -355,7 +355,7 @@ def _is_computed(node: ast.Compare, known: Known) -> bool:
     """Return whether equality, which `<=` adds to `<`, is unlikely.
 
     It is if a side has a product, a quotient, a float constant, a determinant or a norm, or if a computed value is compared with
-    a float field.
+    a tolerance or a float field.
     """
     sides = node.left, node.comparators[0]
     fields = any(isinstance(side, ast.Attribute) and side.attr in known.fields for side in sides)
@@ -367,7 +367,7 @@ def _is_computed(node: ast.Compare, known: Known) -> bool:
     return (
         products
         or any(isinstance(part, ast.Call) and _called(part) in COMPUTED for part in parts)
-        or bool(named & known.floats)
+        or bool(named & (known.floats | {"tolerance"}))
         or any(isinstance(part, ast.Constant) and isinstance(part.value, float) for part in parts)
     )
 
