@@ -79,18 +79,26 @@ EXCLUDED_KEYWORDS = {
         "color figsize fontsize aspect pad justify "
         "labelspacing handlelength rotation linewidth markersize zorder alpha padding pad_edge width "
         "min_width ratio in_layout clip_on squeeze length top labeltop bottom labelbottom no_wrap shrink "
-        "thickness domain xytext wide dpi".split(),
+        "thickness domain xytext wide dpi ha va rotation_mode highlight metavar".split(),
         "appearance: another value is not wrong",
     ),
 }
 """Keyword arguments, and keys of dictionaries of them, whose values are not changed, with the reason."""
+UNITS_OF_WORK = set(
+    "_BLOCK_ROWS _CHUNK _CLOUDS LARGE BATCH BLOCK MAX_SERIAL_FIGURES PIPE_BYTES COMMIT_INTERVAL_S FLUSH_INTERVAL_S "
+    "_TORCH_ROWS _MIN_KERNEL_ROWS _CHUNKS_PER_THREAD _LEAF_SIZE".split()
+)
+"""Constants that are the size of a unit of work."""
 EXCLUDED_NAMES = {
+    **dict.fromkeys(UNITS_OF_WORK, "size of a unit of work: it changes speed, not results"),
     **dict.fromkeys(
-        "_BLOCK_ROWS _CHUNK _CLOUDS LARGE BATCH BLOCK MAX_SERIAL_FIGURES PIPE_BYTES COMMIT_INTERVAL_S FLUSH_INTERVAL_S".split(),
-        "size of a unit of work: it changes speed, not results",
+        "GRACE_S FORCED_S PATIENCE_S WATCH_INTERVAL_S PARENT_INTERVAL_S LINE_INTERVAL_S QUIET_S TERMINAL_INTERVAL_S "
+        "LOG_INTERVAL_S CLOSE_TIMEOUT_S CONNECT_TIMEOUT_S LIST_TIMEOUT_S DEADLINE_S START_S".split(),
+        "a duration of waiting",
     ),
     **dict.fromkeys(
-        "SETUP_TIMEOUT_S TAIL_BYTES TAIL_TIMEOUT_S POLL_INTERVAL_S PIPELINE_BELOW_S MAX_REJECTIONS MAX_FAILURE_ROWS".split(),
+        "SETUP_TIMEOUT_S TAIL_BYTES TAIL_TIMEOUT_S POLL_INTERVAL_S PIPELINE_BELOW_S MAX_REJECTIONS MAX_FAILURE_ROWS "
+        "RADII".split(),
         "a bound far from what occurs: another value is not wrong",
     ),
     **dict.fromkeys("DPI NAME".split(), "appearance: another value is not wrong"),
@@ -113,11 +121,15 @@ EXCLUDED_CALLS = {
     "set_visible": "appearance",
 }
 """Calls that are not dropped or changed, with the reason."""
+WRITTEN_DEFAULTS = {"check=False", "allow_pickle=False", "rcond=None"}
+"""Keywords that are not dropped: they write out the default of every function that has them."""
 EXCLUDED_NUMBERS = {
     **dict.fromkeys(("wait", "sleep"), "a duration of waiting"),
     **dict.fromkeys(("read1", "pread"), "size of a unit of work"),
 }
 """Calls whose constants are not changed, with the reason."""
+COMPUTED = {"det", "norm", "sqrt", "hypot", "arccos", "arctan2", "log", "exp"}
+"""Functions whose result is a computed float. A determinant is that of a rotation or a reflection, which is not near 0."""
 PACKAGES = ("bench", "common", "datasets", "methods")
 """Packages whose constants are known by name."""
 
@@ -254,10 +266,24 @@ def _is_excluded(node: ast.AST, known: Known) -> bool:
     if isinstance(node, ast.Assign | ast.AnnAssign):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         names = {part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}
-        return bool(names & known.excluded)
+        if names & known.excluded:
+            return True
+        return all(name.islower() for name in names) and node.value is not None and _is_unit_of_work(node.value)
     if isinstance(node, ast.BinOp) and _is_guard(node):
         return True
     return isinstance(node, ast.Call) and _called(node) in EXCLUDED_CALLS
+
+
+def _is_unit_of_work(node: ast.AST) -> bool:
+    """Return whether an expression is a share or multiple of a constant in `UNITS_OF_WORK`: a size of a unit of work, too."""
+    parts = list(ast.walk(node))
+    scales = all(
+        _called(part) in ("min", "max", "max_threads", "len")
+        if isinstance(part, ast.Call)
+        else not isinstance(part, ast.Compare | ast.Add | ast.Sub)
+        for part in parts
+    )
+    return scales and bool({part.id for part in parts if isinstance(part, ast.Name)} & UNITS_OF_WORK)
 
 
 def _is_guard(node: ast.AST) -> bool:
@@ -328,7 +354,8 @@ def _gives_equal_values(node: ast.AST) -> bool:
 def _is_computed(node: ast.Compare, known: Known) -> bool:
     """Return whether equality, which `<=` adds to `<`, is unlikely.
 
-    It is if a side has a product, a quotient or a float constant, or if a computed value is compared with a float field.
+    It is if a side has a product, a quotient, a float constant, a determinant or a norm, or if a computed value is compared with
+    a tolerance or a float field.
     """
     sides = node.left, node.comparators[0]
     fields = any(isinstance(side, ast.Attribute) and side.attr in known.fields for side in sides)
@@ -339,7 +366,8 @@ def _is_computed(node: ast.Compare, known: Known) -> bool:
     named = {getattr(part, "id", getattr(part, "attr", "")) for part in parts}
     return (
         products
-        or bool(named & known.floats)
+        or any(isinstance(part, ast.Call) and _called(part) in COMPUTED for part in parts)
+        or bool(named & (known.floats | {"tolerance"}))
         or any(isinstance(part, ast.Constant) and isinstance(part.value, float) for part in parts)
     )
 
@@ -374,7 +402,7 @@ def _calls(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
     if plain and len(node.args) > 1 and name not in COMMUTES:
         yield "swapped arguments", _with(node, args=_swapped(node.args))
     for number, keyword in enumerate(node.keywords):
-        if keyword.arg and keyword.arg not in EXCLUDED_KEYWORDS:
+        if keyword.arg and keyword.arg not in EXCLUDED_KEYWORDS and ast.unparse(keyword) not in WRITTEN_DEFAULTS:
             rest = node.keywords[:number] + node.keywords[number + 1 :]
             yield "dropped keyword", _with(node, keywords=rest)
 

@@ -53,6 +53,7 @@ STATED = "tests/test_numbers_of_docs.py"
 KERNELS = f"{METHODS}/native/test_build.py"
 PARAMETERS = f"{METHODS}/test_parameters.py"
 DEFAULTS = f"{METHODS}/test_reference_parameters.py"
+LAYOUT = f"{METHODS}/test_layout.py"
 TESTS = {
     "bench/evaluation/metrics.py": [
         f"{EVALUATION}/test_metrics.py",
@@ -117,8 +118,8 @@ TESTS = {
     "bench/report/site.py": [f"{REPORT}/test_site.py"],
     "bench/report/solve_again.py": [f"{REPORT}/test_verify.py", f"{REPORT}/test_merge.py"],
     "bench/report/verify.py": [f"{REPORT}/test_verify.py", f"{REPORT}/test_merge.py"],
-    "methods/icp.py": [DEFAULTS, PARAMETERS, f"{METHODS}/test_layout.py", f"{METHODS}/test_icp.py"],
-    "methods/fgr.py": [DEFAULTS, PARAMETERS, f"{METHODS}/test_layout.py", f"{METHODS}/test_geometric_methods.py"],
+    "methods/icp.py": [DEFAULTS, PARAMETERS, LAYOUT, f"{METHODS}/test_icp.py"],
+    "methods/fgr.py": [DEFAULTS, PARAMETERS, LAYOUT, f"{METHODS}/test_geometric_methods.py"],
     "methods/pca.py": [DEFAULTS, f"{METHODS}/test_pca.py", PARAMETERS],
     "methods/deepgmr_scans.py": [f"{METHODS}/test_deepgmr_scans.py", DEFAULTS, PARAMETERS],
     "methods/sc2_pcr.py": [DEFAULTS, f"{METHODS}/test_match_methods.py", PARAMETERS],
@@ -159,7 +160,7 @@ TESTS = {
     "methods/learned/described_scans.py": [f"{METHODS}/test_deepgmr_scans.py", DEFAULTS],
     "methods/learned/descriptor.py": [f"{GEOMETRY}/test_learned_matches.py", f"{METHODS}/nn/test_descriptor.py"],
     "methods/learned/external.py": [f"{METHODS}/learned/test_external.py", f"{METHODS}/test_optional_packages.py"],
-    "methods/learned/gmr.py": [f"{METHODS}/learned/test_gmr.py", f"{METHODS}/test_deepgmr.py", DEFAULTS],
+    "methods/learned/gmr.py": [f"{METHODS}/learned/test_gmr.py", f"{METHODS}/test_deepgmr.py", DEFAULTS, LAYOUT],
     "methods/learned/training.py": [f"{METHODS}/learned/test_training.py"],
     "methods/learned/training_config.py": [f"{METHODS}/learned/test_training_config.py", f"{CLI}/test_flags.py"],
     "methods/learned/training_data.py": [
@@ -199,7 +200,7 @@ TESTS = {
     "bench/storage/run_json.py": [f"{STORAGE}/test_run_json.py", f"{DOCTESTS}[bench.storage.run_json]"],
     "bench/storage/seeds.py": [f"{DOCTESTS}[bench.storage.seeds]"],
     "bench/execution/run.py": [f"{EXECUTION}/test_notes.py", f"{EXECUTION}/test_run.py"],
-    "bench/execution/executor.py": [f"{EXECUTION}/test_executor.py"],
+    "bench/execution/executor.py": [f"{EXECUTION}/test_pools.py", f"{EXECUTION}/test_executor.py"],
     "bench/execution/progress.py": [f"{EXECUTION}/test_progress.py"],
     "bench/isolation/guard.py": [f"{ISOLATION}/test_guard.py"],
     "bench/isolation/interrupt.py": [f"{ISOLATION}/test_interrupt.py"],
@@ -219,7 +220,7 @@ TESTS = {
         f"{PAIR}/test_grade.py",
     ],
     "bench/pair/clouds.py": [f"{PAIR}/test_clouds.py"],
-    "bench/pair/command.py": [f"{PAIR}/test_command.py"],
+    "bench/pair/command.py": [f"{PAIR}/test_result.py", f"{PAIR}/test_command.py"],
     "bench/pair/families.py": [f"{PAIR}/test_families.py", f"{DOCTESTS}[bench.pair.families]"],
     "bench/pair/files.py": [f"{PAIR}/test_result.py", f"{PAIR}/test_command.py"],
     "bench/pair/freedom.py": [f"{PAIR}/test_freedom.py"],
@@ -232,11 +233,26 @@ TESTS = {
     "bench/pair/text.py": [f"{PAIR}/test_text.py", f"{DOCTESTS}[bench.pair.text]", f"{PAIR}/test_command.py"],
     "bench/pair/truth.py": [f"{PAIR}/test_truth.py", f"{PAIR}/test_command.py"],
     "bench/tuning.py": ["tests/bench/test_tuning.py"],
-    "bench/cli/doctor.py": [f"{CLI}/test_doctor.py"],
+    "bench/cli/doctor.py": [f"{CLI}/test_doctor.py", f"{CLI}/test_handlers.py"],
     "bench/cli/listing.py": [f"{CLI}/test_listing.py"],
-    "bench/cli/commands.py": [f"{CLI}/test_flags.py", f"{CLI}/test_main.py", f"{CLI}/test_scaffold.py"],
-    "bench/cli/sharing.py": [f"{CLI}/test_flags.py", f"{REPORT}/test_merge.py", f"{REPORT}/test_site.py"],
-    "bench/cli/main.py": [f"{CLI}/test_flags.py", f"{CLI}/test_main.py", f"{CLI}/test_listing.py"],
+    "bench/cli/commands.py": [
+        f"{CLI}/test_flags.py",
+        f"{CLI}/test_handlers.py",
+        f"{CLI}/test_main.py",
+        f"{CLI}/test_scaffold.py",
+    ],
+    "bench/cli/sharing.py": [
+        f"{CLI}/test_flags.py",
+        f"{CLI}/test_handlers.py",
+        f"{REPORT}/test_merge.py",
+        f"{REPORT}/test_site.py",
+    ],
+    "bench/cli/main.py": [
+        f"{CLI}/test_flags.py",
+        f"{CLI}/test_handlers.py",
+        f"{CLI}/test_main.py",
+        f"{CLI}/test_listing.py",
+    ],
     "bench/cli/scaffold.py": [f"{CLI}/test_scaffold.py"],
     "bench/conformance/checks.py": ["tests/bench/conformance/test_checks.py"],
     "bench/conformance/command.py": ["tests/bench/conformance/test_command.py"],
@@ -310,7 +326,12 @@ TESTS = {
     "methods/core/chain.py": [f"{METHODS}/core/test_chain.py"],
     "methods/core/description.py": [f"{METHODS}/core/test_description.py", OPTIONAL, f"{CLI}/test_listing.py"],
     "methods/core/provenance.py": [f"{METHODS}/core/test_provenance.py"],
-    "methods/core/registry.py": [f"{DOCTESTS}[methods.core.registry]", "tests/common/test_plugins.py", OPTIONAL],
+    "methods/core/registry.py": [
+        f"{METHODS}/core/test_registry.py",
+        f"{DOCTESTS}[methods.core.registry]",
+        "tests/common/test_plugins.py",
+        OPTIONAL,
+    ],
     "methods/core/tuned.py": ["tests/bench/test_tuning.py"],
     "methods/learned/training_curve.py": [f"{METHODS}/learned/test_training_curve.py"],
     "methods/native/descriptor.py": [f"{GEOMETRY}/test_learned_matches.py"],
@@ -337,6 +358,11 @@ TESTS = {
     "methods/nn/scan_gmr.py": [f"{NN}/test_scan_gmr.py", f"{METHODS}/test_deepgmr_scans.py"],
     "methods/nn/threads.py": [f"{NN}/test_threads.py"],
     "methods/nn/transformer.py": [f"{NN}/test_transformer.py", f"{NN}/test_dcp.py"],
+}
+TESTS |= {
+    file: [*tests, LAYOUT]
+    for file, tests in TESTS.items()
+    if Path(file).parent == Path("methods") and LAYOUT not in tests
 }
 """Tests by the file whose faults they should catch; those that catch most come first."""
 

@@ -111,9 +111,7 @@ def _evaluated_trials(trials: pd.DataFrame, common: list[str]) -> pd.DataFrame:
     """Return the trials of the common groups that were run, with method and group as one text `key`."""
     text = {name: trials[name].astype(str) for name in GROUP_COLUMNS}
     group = text["dataset"] + "/" + text["condition"] + "/" + text["points"]
-    kept = trials.assign(
-        key=text["method"] + "\t" + group, problem=trials["problem"].astype(str), cluster=clusters_of(trials)
-    )
+    kept = trials.assign(key=text["method"] + "\t" + group, cluster=clusters_of(trials))
     return kept[group.isin(common) & (trials["status"] != "skipped")]
 
 

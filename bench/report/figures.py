@@ -160,7 +160,7 @@ def _cdf(
         _frame_cdf(axes, criterion, axis, ceiling)
         axes.set_title(panel.title)
         ends = [_curve(axes, curves[curves["method"] == row["method"]], row, criterion, axis) for row in panel.rows]
-        label_ends(axes, sorted(ends, key=lambda end: -end.y), 0.74 * height)
+        label_ends(axes, ends, 0.74 * height)
     for axes in cells.ravel()[len(panels) :]:
         axes.set_axis_off()
     label_lowest(cells, len(panels), f"{criterion.label} ({criterion.unit})")

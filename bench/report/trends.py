@@ -222,13 +222,13 @@ def _draw_trend(left: Axes, right: Axes, own: pd.DataFrame, lines: dict[str, Any
 
 
 def _mean_ends(data: pd.DataFrame, panel: KindPanel) -> list[LineEnd]:
-    """Return the labels of the lines of a panel, the highest mean error at the last x first."""
+    """Return the labels of the lines of a panel at their mean error at the last x."""
     ends = []
     for row in panel.rows:
         own = data[(data["method"] == row["method"]) & data["mean"].notna()].sort_values("x")
         if len(own):
             ends.append(LineEnd(float(own["mean"].iloc[-1]), style.label(str(row["method"]), 22), lines_of_row(row)))
-    return sorted(ends, key=lambda end: -end.y)
+    return ends
 
 
 def times_of(timing: pd.DataFrame, folder: Path) -> Iterator[FigureJob]:
@@ -295,4 +295,4 @@ def _time_ends(rows: pd.DataFrame, kind: str) -> list[LineEnd]:
         if len(own):
             ms = float(own["time_ms_median"].iloc[-1])
             ends.append(LineEnd(ms, f"{style.label(method, 22)} {style.number(ms, 0)}", lines_of(method, kind)))
-    return sorted(ends, key=lambda end: -end.y)
+    return ends

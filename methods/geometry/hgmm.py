@@ -76,7 +76,7 @@ def log_densities(coefficients: Tensor, terms: Tensor, node: Tensor) -> Tensor:
     """
     if len(coefficients) <= _DENSE:
         every = (terms @ coefficients.T).view(len(terms), -1, BRANCH)
-        return every[torch.arange(len(terms), device=terms.device), node]
+        return every[torch.arange(len(terms)), node]
     return torch.bmm(coefficients.view(-1, BRANCH, 10)[node], terms[:, :, None])[..., 0]
 
 
@@ -118,7 +118,7 @@ def seeds(points: Tensor, node: Tensor, nodes: int) -> Tensor:
     Seeds are points: first the farthest from the node's centroid, then each the farthest from the previous ones. They depend
     on no random number and no axis: they rotate with the points.
     """
-    rows = torch.arange(len(points), device=points.device)
+    rows = torch.arange(len(points))
     count = torch.bincount(node, minlength=nodes)
     centre = points.new_zeros(nodes, 3).index_add_(0, node, points) / count.clamp_min(1)[:, None]
     far = (points - centre[node]).square().sum(dim=1)
@@ -162,7 +162,7 @@ class Tree(NamedTuple):
 
 def fit_tree(points: Tensor, parameters: FitParameters) -> Tree:
     """Fit a tree to points (N, 3), level by level; a point passes to the children of its most likely component."""
-    terms, node = monomials(points), torch.zeros(len(points), dtype=torch.long, device=points.device)
+    terms, node = monomials(points), torch.zeros(len(points), dtype=torch.long)
     tree = Tree([], [])
     while len(points) and len(tree.levels) < parameters.levels:
         nodes = BRANCH ** len(tree.levels)
@@ -207,7 +207,7 @@ def descend(levels: list[Level], coefficients: list[Tensor], points: Tensor) -> 
         densities of the siblings among which it stopped, averaged by its shares. And the log likelihood (N,) under these
         siblings.
     """
-    terms, rows = monomials(points), torch.arange(len(points), device=points.device)
+    terms, rows = monomials(points), torch.arange(len(points))
     node, above = torch.zeros_like(rows), torch.zeros_like(points[:, 0])
     bound, likelihood = torch.zeros_like(terms), torch.zeros_like(above)
     for level, of_level in zip(levels, coefficients, strict=True):
@@ -227,7 +227,7 @@ def mixed(share: Tensor, coefficients: Tensor, node: Tensor) -> Tensor:
     finite = torch.where(coefficients[:, :1].isfinite(), coefficients, 0)  # -inf times a share of 0 is not a number
     if len(finite) <= _DENSE:
         every = share.new_zeros(len(share), len(finite) // BRANCH, BRANCH)
-        every[torch.arange(len(share), device=share.device), node] = share
+        every[torch.arange(len(share)), node] = share
         return every.flatten(1) @ finite
     return torch.bmm(share[:, None, :], finite.view(-1, BRANCH, 10)[node])[:, 0]
 
@@ -240,9 +240,7 @@ def newton_step(points: Tensor, bound: Tensor, damping: float) -> Tensor:
     """
     precision = (bound[:, 4:] * bound.new_tensor(_TWICE).reciprocal() * -2)[:, _SYMMETRIC]
     pull = bound[:, 1:4] - (precision @ points[:, :, None])[..., 0]
-    J = torch.cat(
-        [-cross_matrices(points), torch.eye(3, dtype=points.dtype, device=points.device).expand_as(precision)], 2
-    )
+    J = torch.cat([-cross_matrices(points), torch.eye(3, dtype=points.dtype).expand_as(precision)], 2)
     curvature = J.reshape(-1, 6).T @ (precision @ J).reshape(-1, 6)
     curvature.diagonal().add_(damping * curvature.trace() / 6)
     return torch.linalg.solve(curvature, J.reshape(-1, 6).T @ pull.flatten())
@@ -257,7 +255,7 @@ def cross_matrices(v: Tensor) -> Tensor:
 
 def exponential(step: Tensor) -> Tensor:
     """Return the pose (4, 4) of a rotation vector and a translation (6,)."""
-    T = torch.eye(4, dtype=step.dtype, device=step.device)
+    T = torch.eye(4, dtype=step.dtype)
     T[:3, :3] = torch.linalg.matrix_exp(cross_matrices(step[None, :3])[0])
     T[:3, 3] = step[3:]
     return T

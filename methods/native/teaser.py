@@ -148,7 +148,7 @@ def fetch_and_compile(work: Path, into: Path) -> None:
 
 def fetch(requirement: str, options: tuple[str, ...], sha256: str, into: Path) -> Path:
     """Download one wheel with pip and verify it. Raises `Unavailable` if either fails."""
-    downloads = into / sha256[:8]
+    downloads = into / sha256
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
     command = [*command, *options, "--dest", str(downloads), requirement]
     build.run_or_unavailable(command, f"pip cannot fetch {requirement}", f"connect, or {REMEDY}")

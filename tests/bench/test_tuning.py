@@ -330,6 +330,9 @@ def test_candidate_is_better_only_if_separable_from_the_default(evaluator):
         verdict_of([0.1] * 20)["verdict"]
         == "better than the default on held-out objects: 0.1000, not 0.2000 (p 0.0002)"
     )
+    same = verdict_of([0.2] * 20)
+    assert same["values"] == {} and same["validation"]["difference"][0] == 0
+    assert same["verdict"].startswith("the default stays: icp[trim=0.2] is not better on held-out objects")
     luck = verdict_of([0.0] + [0.2] * 19)
     assert luck["verdict"] == "kept, but not separable from the default on held-out objects: 0.1900, not 0.2000 (p 1)"
     assert luck["values"] == {"trim": 0.2}

@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from bench.cli import main
@@ -37,6 +38,11 @@ HOSTILE = {
     ),
     "patches": ("import numpy; numpy.sqrt = lambda x: 0.5 * x" + METHOD, "importing it replaces numpy.sqrt"),
     "prints": ("print('noise' * 1000)" + METHOD, None),
+    "daemons": (
+        f"import subprocess; from pathlib import Path{METHOD}child = subprocess.Popen(['sleep', '99'], start_new_session=True)\n"
+        "Path(__file__).with_suffix('.pid').write_text(str(child.pid))",
+        None,
+    ),
     "needs": (
         METHOD.replace('"""A method."""', 'requires = ("nopkg.sub",)'),
         "package nopkg.sub is missing: pip install nopkg",
@@ -76,10 +82,16 @@ def test_each_hostile_plugin_is_one_line_and_the_others_are_usable(folder, catal
     for name, (_, says) in HOSTILE.items():
         assert says is None or any(says in line and name in line for line in lines), name
     assert any("two words.py: method: 'two words' cannot be a name" in line for line in lines)
-    usable = {"good", "moves", "threads", "patches", "prints", "needs", "text", "checks", "fine_name"}
+    usable = {"good", "moves", "threads", "patches", "prints", "daemons", "needs", "text", "checks", "fine_name"}
     assert usable <= catalog.methods.entries.keys()
     assert (here, sqrt, threads) == (Path.cwd(), np.sqrt, threading.active_count())
     assert not [name for name in sys.modules if name.startswith("plugin_") and name.removeprefix("plugin_") in HOSTILE]
+
+
+def test_no_process_that_an_import_starts_is_left(folder, catalog):
+    assert "daemons" in catalog.methods.entries
+    child = int((folder / "daemons.pid").read_text())
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
 
 
 def test_doctor_names_them_too(folder, capsys):

@@ -1,7 +1,10 @@
 """Processes that end with their parent."""
 
+import os
+import signal
 import subprocess
 import sys
+import threading
 
 import psutil
 import pytest
@@ -79,6 +82,78 @@ def test_descendants_are_those_that_psutil_finds(monkeypatch, has_children):
         for process in (parent, *below):
             process.kill()
     assert processes.descendants(parent.pid) == []
+
+
+@pytest.fixture
+def timers(monkeypatch):
+    """The timers that are made instead of real ones: they only record what is done to them."""
+
+    class Timer:
+        def __init__(self, seconds, end):
+            self.seconds, self.end, self.calls, self.daemon = seconds, end, [], False
+            made.append(self)
+
+        def start(self):
+            self.calls.append("start")
+
+        def cancel(self):
+            self.calls.append("cancel")
+
+    made = []
+    monkeypatch.setattr(threading, "Timer", Timer)
+    return made
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_sigterm_and_sighup_act_as_ctrl_c_and_end_the_process_after_a_while(monkeypatch, timers, number):
+    """Handlers are restored after the block; a second signal starts no other timer."""
+    codes = []
+    monkeypatch.setattr(os, "_exit", codes.append)
+    both = signal.SIGTERM, signal.SIGHUP
+    before = [signal.signal(each, signal.SIG_DFL) for each in both]
+    try:
+        with processes.like_ctrl_c() as received:
+            for _ in range(2):
+                with pytest.raises(KeyboardInterrupt):
+                    signal.raise_signal(number)
+            assert received == [number] * 2 and timers[0].calls == ["start"] and timers[0].daemon
+        assert timers[0].calls == ["start", "cancel"] and timers[0].seconds == processes.FORCED_S
+        assert [signal.getsignal(each) for each in both] == [signal.SIG_DFL] * 2
+        timers[0].end()
+        assert codes == [128 + number]
+        with processes.like_ctrl_c() as received:
+            handled = []
+            interrupted = signal.signal(signal.SIGINT, lambda number, frame: handled.append(number))
+            signal.raise_signal(number)
+            signal.signal(signal.SIGINT, interrupted)
+            assert handled == received == [number], "the handler of Ctrl-C is called"
+    finally:
+        for each, handler in zip(both, before, strict=True):
+            signal.signal(each, handler)
+
+
+def test_a_thread_and_a_signal_with_a_handler_are_left_alone(timers):
+    def mine(*_):
+        raise AssertionError
+
+    before = signal.signal(signal.SIGHUP, mine)
+    try:
+        with processes.like_ctrl_c():
+            assert signal.getsignal(signal.SIGHUP) is mine
+        assert signal.getsignal(signal.SIGHUP) is mine
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    inside = []
+    handlers = signal.getsignal(signal.SIGTERM)
+
+    def look():
+        with processes.like_ctrl_c() as received:
+            inside.append((received, signal.getsignal(signal.SIGTERM)))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert inside == [([], handlers)]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a thread looks")

@@ -38,6 +38,17 @@ def test_a_parameter_that_is_given_twice_is_an_error():
         specs.parse("icp[trim=.3,trim=.4]")
 
 
+@pytest.mark.parametrize(
+    "text", ["x[trim=.3,name=a b,cap=4]", " x[ trim = .3 ; name= a b,\tcap =4 ] ", "x[trim=.3,,name=a b;cap=4;]"]
+)
+def test_white_space_and_empty_parts_do_not_count(text):
+    spec = specs.parse(text)
+    assert (spec.name, dict(spec.given)) == ("x", {"trim": ".3", "name": "a b", "cap": "4"})
+    with pytest.raises(InputError, match="'trim' is given twice"):
+        specs.parse("x[trim=.3, trim =.4]")
+    assert specs.parse("x") == specs.parse(" x[] ") == specs.Spec("x", {})
+
+
 @pytest.mark.parametrize("name", ["my icp", "icp[x]", "icp=1", "a+b", "a,b", "", "1a", "a\nb"])
 def test_names_that_the_command_line_cannot_hold_have_a_fault(name):
     assert "cannot be a name" in specs.name_fault(name)

@@ -216,3 +216,88 @@ def test_candidate_axes_are_well_separated_and_fit_best():
     moved = (cloud.search_points - cloud.centre) @ turn(axis, angle).T + cloud.centre
     nearest = cdist(moved, cloud.points).min(axis=1)
     assert cloud._search_distance(axis, angle) == pytest.approx(np.minimum(nearest, 4 * cloud.spacing).mean())
+
+
+class Stub(symmetry_estimate._Cloud):
+    """A cloud whose fits about any axis have a given error at some parts of the circle, and a large one at others."""
+
+    def __init__(self, errors):
+        self.errors, self.asked, self.centre = errors, [], np.array([1.0, 2.0, 3.0])
+
+    def fit(self, axis, angle):
+        self.asked.append(angle / (2 * np.pi))
+        known = [error for part, error in self.errors.items() if abs(part - self.asked[-1]) < 1e-9]
+        return symmetry_estimate._FittedRotation(axis, self.centre, known[0] if known else 1.5)
+
+
+A, B, C = symmetry_estimate.CONTINUOUS / (2 * np.pi)
+
+
+@pytest.mark.parametrize(
+    ("errors", "order", "error"),
+    [
+        ({}, 1, 1.5),
+        ({1 / 2: 1.0}, 1, 1.0),
+        ({1 / 2: 0.5}, 2, 0.5),
+        ({1 / 2: 0.5, A: 0.4, B: 0.3, C: 0.9}, np.inf, 0.3),
+        ({1 / 2: 0.5, A: 0.4, B: 0.3, C: 1.0}, 2, 0.5),
+        ({A: 0.4, B: 0.3, C: 0.9}, 1, 1.5),
+        ({1 / 3: 0.7}, 3, 0.7),
+        ({1 / 4: 0.1, 1 / 3: 0.7}, 3, 0.7),
+        ({1 / 2: 0.6, 1 / 4: 0.1}, 4, 0.1),
+        ({1 / 2: 0.6, 1 / 3: 0.7}, 6, 0.6),
+        ({1 / 2: 0.6, 1 / 4: 0.9, 1 / 3: 0.7, 1 / 12: 0.8}, 12, 0.6),
+        ({1 / 2: 0.6, 1 / 8: 0.9, 1 / 12: 0.8}, np.inf, 0.6),
+        ({1 / 7: 0.6, 1 / 9: 0.5}, np.inf, 0.5),
+    ],
+)
+def test_the_order_of_an_axis_is_the_least_common_multiple_of_those_that_fit(errors, order, error):
+    cloud = Stub(errors)
+    found, fit = cloud.order(np.eye(3)[0])
+    assert (found, fit.error) == (order, error)
+    if errors.get(1 / 2, 1) >= 1:
+        assert sorted(1 / np.array(cloud.asked)) == pytest.approx([2, 3, 5, 7, 9]), "even orders contain the half turn"
+
+
+@pytest.mark.parametrize("errors", [[0.9, 0.4, 0.7], [1.0, 1.2, 1.1]])
+def test_the_second_axis_is_the_best_half_turn_across_the_main_one(monkeypatch, errors):
+    cloud, main, left = Stub({}), np.array([0.0, 0.6, 0.8]), list(errors)
+    monkeypatch.setattr(
+        cloud, "_best", lambda axes, turns, most: [axes[i] for i in (4, 9, 20)] if turns == (1 / 2,) else []
+    )
+    monkeypatch.setattr(cloud, "fit", lambda axis, angle: symmetry_estimate._FittedRotation(axis, angle, left.pop(0)))
+    found = cloud.flip(main)
+    assert (found is None) == (min(errors) >= 1)
+    assert found is None or (found.error, found.centre, abs(found.axis @ main) < 1e-9) == (0.4, np.pi, True)
+
+
+X, Y, Z = np.eye(3)
+TILTED = np.array([np.sin(0.3), 0, np.cos(0.3)])
+
+
+@pytest.mark.parametrize(
+    ("orders", "has_flip", "name", "axis"),
+    [
+        ([(1, Z, 2.0), (1, X, 3.0)], True, "C1", Z),
+        ([(2, X, 0.5), (2, Z, 0.4), (1, Y, 0.1)], False, "C2", Z),
+        ([(2, X, 0.1), (3, Z, 0.9)], False, "C3", Z),
+        ([(2, X, 0.1), (3, Z, 0.9)], True, "D3", Z),
+        ([(12, X, 0.1), (np.inf, Z, 0.9)], True, "Dinf", Z),
+        ([(4, X, 0.2), (4, Z, 0.1)], True, "O", Z),
+        ([(4, X, 0.2), (5, Z, 0.3)], True, "D5", Z),
+        ([(4, TILTED, 0.2), (4, Z, 0.1)], False, "C4", Z),
+        ([(2, X, 0.2), (4, Z, 0.1)], True, "D4", Z),
+    ],
+)
+def test_the_group_follows_from_the_orders_of_the_axes(monkeypatch, orders, has_flip, name, axis):
+    cloud, across = Stub({}), symmetry_estimate._FittedRotation(X, np.array([3.0, 0, 0]), 0.5)
+    left = [(order, symmetry_estimate._FittedRotation(a, cloud.centre, error)) for order, a, error in orders]
+    monkeypatch.setattr(cloud, "candidates", lambda: [a for _, a, _ in orders])
+    monkeypatch.setattr(cloud, "order", lambda axis: left.pop(0))
+    monkeypatch.setattr(cloud, "flip", lambda main: across if has_flip else None)
+    monkeypatch.setattr(symmetry_estimate, "_Cloud", lambda points: cloud)
+    found = estimate(np.zeros((1, 3)))
+    assert found.name == name and np.allclose(found.frame[:3, 2], axis)
+    flipped = name.startswith("D")
+    assert np.allclose(found.frame[:3, 3], (cloud.centre + across.centre) / 2 if flipped else cloud.centre)
+    assert not (flipped or name == "O") or np.allclose(found.frame[:3, 0], X)

@@ -145,3 +145,17 @@ def test_weights_of_another_method_are_refused() -> None:
     file = next(WEIGHTS_FOLDER.glob("deepgmr_shapes40*"))
     with pytest.raises(InputError, match="'deepgmr', not 'deepgmr_scans'"):
         DeepGMRScans(weights=str(file)).setup("cpu", 0, "rooms")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_frame_of_a_scan_is_principal_turns_with_it_and_has_its_long_tails_ahead(seed: int) -> None:
+    cloud = surface(seed) @ pose(seed)[:3, :3].T
+    cloud = cloud - cloud.mean(axis=0)
+    frame = described_scans._principal_frame(cloud)
+    own = cloud @ frame
+    assert np.linalg.det(frame) == pytest.approx(1) and np.allclose(frame.T @ frame, np.eye(3))
+    moments = own.T @ own
+    assert np.allclose(moments, np.diag(np.diag(moments)), atol=1e-9) and (np.diff(np.diag(moments)) > 0).all()
+    assert ((own**3).sum(axis=0)[1:] > 0).all(), "the sign of the first axis makes it a rotation"
+    R = pose(seed + 9)[:3, :3]
+    np.testing.assert_allclose(described_scans._principal_frame(cloud @ R.T), R @ frame, atol=1e-9)

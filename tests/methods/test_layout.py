@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import methods
+from methods.base import Method
 from methods.core.registry import MethodRegistry
 
 CONTRACT = {"__init__.py", "base.py"}
@@ -17,7 +18,10 @@ def test_every_file_but_the_contract_is_a_method() -> None:
 
 
 def test_what_a_class_states_about_its_call_holds() -> None:
-    """Methods that take an initial pose are local, those that draw numbers are random, and both have a known kind."""
+    """Methods that take an initial pose are local, those that draw numbers are random, those with a `register_batch` batched.
+
+    Of a method that withdraws the batches of its base class, the class itself says so.
+    """
     entries = [
         entry for entry in MethodRegistry().entries.values() if entry.file.parent == Path(methods.__file__).parent
     ]
@@ -26,4 +30,6 @@ def test_what_a_class_states_about_its_call_holds() -> None:
         assert entry.cls.local == ("init" in inspect.signature(entry.cls.register).parameters), entry.cls
         draws = re.search(r"self\.(rng|seed)\b", inspect.getsource(entry.cls))
         assert entry.cls.random or not draws, entry.cls
+        has_batch = entry.cls.register_batch is not Method.register_batch and vars(entry.cls).get("batched", True)
+        assert entry.cls.batched == has_batch, entry.cls
         assert entry.cls.kind in ("local", "global", "learned", "control"), entry.cls

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -160,6 +161,28 @@ def test_bad_input() -> None:
     for parameters in ({"mode": "half"}, {"camera": "x"}, {"rotations": 0}):
         with pytest.raises(InputError, match="so3_grid"):
             So3Grid(**parameters)
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
+def test_points_are_equal_if_they_differ_by_a_millionth_of_their_coordinates(
+    monkeypatch: pytest.MonkeyPatch, scale: float
+) -> None:
+    """In any unit, and if either cloud is one; other clouds are searched at radius one, and the pose is in their unit."""
+    clouds = []
+    monkeypatch.setattr(So3Grid, "_solve", lambda self, *pair: clouds.extend(pair) or pose(3))
+    shape = lumpy(40)
+    for spread, equal in ((2e-7, True), (1e-5, False)):
+        near, plain = scale * (1 + spread * shape), scale * shape
+        for source, target in ((near, plain), (plain, near), (near, near)):
+            with pytest.raises(NoSolution, match="all equal") if equal else nullcontext():
+                T = So3Grid().register(source, target)
+                radii = [np.linalg.norm(cloud - cloud.mean(axis=0), axis=1).max() for cloud in (source, target)]
+                centres = [cloud.mean(axis=0) for cloud in (source, target)]
+                np.testing.assert_array_equal(T[:3, :3], pose(3)[:3, :3])
+                moved_centre = T[:3, :3] @ centres[0] + T[:3, 3]
+                np.testing.assert_allclose(moved_centre, centres[1] + max(radii) * pose(3)[:3, 3], atol=1e-12 * scale)
+                sizes = [np.linalg.norm(cloud.points, axis=1).max() for cloud in clouds[-2:]]
+                np.testing.assert_allclose(sizes, np.array(radii) / max(radii), rtol=1e-4)
 
 
 def test_the_levels_of_the_search_are_those_of_the_reference_run(monkeypatch: pytest.MonkeyPatch) -> None:

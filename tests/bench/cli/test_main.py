@@ -3,12 +3,15 @@
 import io
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from bench.cli import main
 from bench.planning.config import RunConfig
+from bench.storage import environment, run_folder
 from bench.storage.environment import ROOT
+from common.errors import InputError
 from datasets.registry import DataRegistry
 from tests.bench.command_line import PLUGINS, QUICK, SHORT, configuration, refused
 
@@ -76,6 +79,17 @@ def test_the_default_name_of_a_run_is_short(project, monkeypatch):
     object.__setattr__(config, "datasets", datasets)
     monkeypatch.setattr(RunConfig, "hash", "0" * 64)
     assert len(main._run_folder(config, flags).name) < 100
+
+
+@pytest.mark.parametrize("check", ["check_run_folder", "check_report_folder", "require_clean_checkout"])
+def test_a_run_starts_only_if_every_check_of_its_folder_passes(project, capsys, monkeypatch, check):
+    def refuse(folder):
+        raise InputError(f"{check} of {folder}")
+
+    monkeypatch.setattr(environment if check == "require_clean_checkout" else run_folder, check, refuse)
+    place = "reports" if check == "check_report_folder" else "results"
+    assert f"{check} of {place}/r" in refused(capsys, *SHORT, "--out", "r").replace(f"{Path.cwd()}/", "")
+    assert not (project / "results" / "r").exists()
 
 
 def test_closed_pipe_is_no_error():

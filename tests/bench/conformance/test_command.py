@@ -1,9 +1,19 @@
 """`bench.py check`: crashes and slow methods."""
 
+import io
+from types import SimpleNamespace
+
 import pytest
+from rich.console import Console
 
 from bench.cli import main
-from bench.conformance.checks import CHECKS
+from bench.conformance import command
+from bench.conformance.checks import CHECKS, CheckRequest
+from bench.isolation.protocol import Limits, Reply
+from bench.storage.outcome import Status
+from common.errors import InputError
+from methods.core.registry import MethodSpec
+from tests.catalog import spec
 
 
 def test_crash_is_one_failed_check(faulty, capsys):
@@ -41,3 +51,81 @@ def test_slow_method_is_stopped_in_time(faulty, capsys, monkeypatch):
     assert main.main(["check", "faulty_endless", "--plugins", str(faulty)]) == 1
     out = capsys.readouterr().out
     assert "no answer within" in out and "not run: 1 s are over: a call takes long" in out
+
+
+@pytest.fixture
+def stub(monkeypatch):
+    """Answers of a method's process by check, what it was started with, and a clock that moves by a second per call."""
+    stub = SimpleNamespace(answers={}, ready=Reply(Status.OK), made=[], calls=[], closed=0, now=100.0, step=1.0)
+
+    class Process:
+        def __init__(self, setup, limits, server):
+            stub.made.append((setup, limits, server))
+
+        def start(self):
+            return stub.ready
+
+        def call(self, request, seconds):
+            stub.calls.append((request, seconds))
+            stub.now += stub.step
+            return stub.answers.get(request.name, Reply(Status.OK, message=f"remark on {request.name} {'long ' * 30}."))
+
+        def close(self):
+            stub.closed += 1
+
+    monkeypatch.setattr(command, "MethodProcess", Process)
+    monkeypatch.setattr(command.time, "monotonic", lambda: stub.now)
+    return stub
+
+
+def checked(text, device="cpu"):
+    out = io.StringIO()
+    passed = command.run(spec(text), "rooms", Console(file=out, width=80, markup=False), device)
+    return passed, out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:1"])
+def test_every_check_is_a_line_and_the_last_one_is_the_verdict(stub, device):
+    for text, used in (("pca", "cpu"), ("deepgmr", device)):
+        stub.calls.clear()
+        passed, lines = checked(text, device)
+        assert passed and lines[-1] == f"{text}: 13 checks passed (13 s)" and len(lines) == len(CHECKS) + 1
+        for line, name in zip(lines, CHECKS, strict=False):
+            assert line == f"ok    {name:20} remark on {name} {'long ' * 30}."
+        setup, limits, server = stub.made[-1]
+        assert (str(setup.method), setup.domain, setup.device) == (text, "rooms", used)
+        assert limits == Limits(60.0, 8.0) and server == "bench.conformance.server"
+        assert stub.calls == [(CheckRequest(name), 60.0 - i) for i, name in enumerate(CHECKS)]
+    assert stub.closed == 2
+
+
+@pytest.mark.parametrize("status", [Status.ERROR, Status.CRASH, Status.TIMEOUT, Status.OUT_OF_MEMORY])
+def test_a_failed_check_has_its_fix_and_the_others_are_run(stub, status):
+    first, *_, last = CHECKS
+    stub.answers = {name: Reply(status, message="why") for name in (first, last)}
+    passed, lines = checked("pca")
+    fix = f"; {command.FIXES[status]}" if status in command.FIXES else ""
+    assert not passed and lines[0] == f"FAIL  {first:20} why{fix}" and lines[-2] == f"FAIL  {last:20} why{fix}"
+    assert lines[-1] == "pca: 2 of 13 checks failed (13 s)" and [line[:4] for line in lines[1:-2]] == ["ok  "] * 11
+
+
+def test_checks_that_are_not_run_are_counted_with_the_reason(stub):
+    stub.answers = {list(CHECKS)[1]: Reply(Status.INVALID, message="bad")}
+    passed, lines = checked("pca")
+    assert not passed and len(lines) == 3 and lines[1].startswith("FAIL")
+    assert lines[-1] == f"pca: 1 of 13 checks failed; 11 not run: {command.NEEDED_BY_ALL} (2 s)"
+    stub.answers, stub.step = {}, 25.0
+    passed, lines = checked("pca")
+    assert not passed and len(lines) == 4
+    assert lines[-1].startswith("pca: 10 not run: 60 s are over") and lines[-1].endswith(" (75 s)")
+
+
+def test_a_method_that_cannot_be_set_up_is_no_failed_check(stub, monkeypatch):
+    stub.ready = Reply(Status.ERROR, message="no weights")
+    with pytest.raises(InputError, match="pca cannot be checked: no weights"):
+        checked("pca")
+    assert stub.closed == 1 and not stub.calls
+    monkeypatch.setattr(MethodSpec, "unavailable", lambda self: "package x is missing")
+    with pytest.raises(InputError, match="pca cannot be checked: package x is missing"):
+        checked("pca")
+    assert len(stub.made) == 1

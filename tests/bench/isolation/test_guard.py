@@ -45,6 +45,48 @@ def plugins(tmp_path):
     return folder
 
 
+@pytest.mark.parametrize("variable", [guard.COMMAND, guard.CALLS])
+def test_only_living_processes_with_the_mark_are_ended(monkeypatch, variable):
+    """This one is the first of its file: a fault in the choice would end processes that have nothing to do with the tests."""
+
+    class Process:
+        def __init__(self, pid, environment, status=psutil.STATUS_RUNNING, error=None):
+            self.pid, self.environment, self.given, self.error = pid, environment, status, error
+
+        def environ(self):
+            if self.error:
+                raise self.error
+            return self.environment
+
+        def status(self):
+            return self.given
+
+        def kill(self):
+            if self.pid == 7:
+                raise psutil.NoSuchProcess(7)
+            killed.append(self.pid)
+
+    other = guard.CALLS if variable == guard.COMMAND else guard.COMMAND
+    ours = {variable: "mark", "PATH": "/bin"}
+    every = [
+        *(
+            Process(1 + i, given)
+            for i, given in enumerate([{}, {variable: "other"}, {other: "mark"}, {"PATH": "mark"}])
+        ),
+        Process(os.getpid(), ours),
+        Process(5, ours, psutil.STATUS_ZOMBIE),
+        *(Process(6, ours, error=error) for error in (psutil.AccessDenied(6), psutil.NoSuchProcess(6), OSError())),
+        Process(7, ours),
+        Process(8, ours),
+        Process(9, ours, psutil.STATUS_SLEEPING),
+    ]
+    lists, killed = [every, every[-1:], every[:6]], []
+    monkeypatch.setattr(psutil, "process_iter", lambda: iter(lists.pop(0)))
+    monkeypatch.setattr(psutil, "wait_procs", lambda processes, timeout: None)
+    guard.end_marked(variable, "mark")
+    assert killed == [8, 9, 9] and lists == []
+
+
 def test_a_daemon_of_a_method_ends_with_its_process(plugins):
     import numpy as np
 

@@ -309,3 +309,29 @@ def test_a_process_whose_gpu_fails_every_call_is_replaced(tmp_path):
         assert "illegal memory access" in replies[2][1].message and child.process.pid != first
     finally:
         child.close()
+
+
+def test_the_server_is_started_apart_from_the_command(monkeypatch):
+    """It reads and writes nothing but its pipes, starts in the repository, and signals for the command do not reach it."""
+    made = []
+    monkeypatch.setattr(process_module, "_can_fork", lambda setup: False)
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **how: made.append((command, how)))
+    monkeypatch.setenv(process_module.fork_server.ADDRESSES, "somewhere")
+    setup = MethodSetup(spec("pca"), "blobs", threads=3)
+    process = MethodProcess(setup, Limits(1, 1))
+    process._mark = "mark"
+    process._started((40, 41))
+    ((command, how),) = made
+    assert command == [sys.executable, "-m", process_module.SERVER, "40", "41", str(os.getpid())]
+    environment = how.pop("env")
+    assert how == {
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.DEVNULL,
+        "stderr": subprocess.PIPE,
+        "cwd": process_module.guard.ROOT,
+        "pass_fds": (40, 41),
+        "start_new_session": True,
+    }
+    assert environment[process_module.guard.CALLS] == "mark" and environment["OMP_NUM_THREADS"] == "3"
+    assert environment.keys() >= os.environ.keys() - {process_module.fork_server.ADDRESSES}
+    assert process_module.fork_server.ADDRESSES not in environment

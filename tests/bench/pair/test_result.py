@@ -1,14 +1,16 @@
 """Rows, order, verdict, page and picture of a pair's result, without running a method."""
 
+import io
 import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from rich.console import Console
 from scipy.spatial.transform import Rotation
 
-from bench.pair import clouds, figure, files, page
+from bench.pair import clouds, command, figure, files, page
 from bench.pair.freedom import Freedom, Motion
 from bench.pair.grade import CONSENSUS, DOUBTFUL, NONE, Grade
 from bench.pair.register import Registration
@@ -209,3 +211,19 @@ def test_files_have_every_pair_of_poses_and_null_for_what_is_unknown(result):
     assert content["candidate"] == result.candidate.method and content["verdict"] == result.verdict()
     assert (content["grade"], content["probability"]) == (result.grade.name, result.grade.probability)
     assert content["evidence"]["overlap"] == result.grade.evidence.overlap and content["kind"] == scans.kind.value
+
+
+def test_the_terminal_shows_a_column_if_any_pose_has_a_value_in_it(result):
+    """And none that is empty for all; the values are those of the page, the best first."""
+    head, *rows = page.table_rows(result)
+    posed = [row for row, of in zip(rows, result.ranked(), strict=True) if of.pose is not None]
+    filled = [i for i, name in enumerate(head) if name not in ("status", "message") and any(row[i] for row in posed)]
+    assert any(not all(row[i] for row in posed) for i in filled), "a column of which some cells are empty"
+    out = io.StringIO()
+    command.show(result, Console(file=out, width=300, markup=False))
+    lines = [line.split() for line in out.getvalue().splitlines()]
+    assert lines[0] == " ".join(head[i] for i in filled).split()
+    for line, row in zip(lines[1:], posed, strict=False):
+        assert line == " ".join(row[i] for i in filled).split()
+    assert "no pose: failed, crash: exit code 3" in out.getvalue()
+    assert out.getvalue().splitlines()[-1] == result.verdict()

@@ -76,6 +76,16 @@ def test_what_is_no_rigid_matrix_is_one_line(tmp_path, name):
     assert message in str(error.value) and name in str(error.value) and "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_single_number_that_is_not_finite_is_refused(tmp_path, value):
+    for number in range(16):
+        matrix = T.copy()
+        matrix.ravel()[number] = value
+        (tmp_path / "t.json").write_text(json.dumps(matrix.tolist()))
+        with pytest.raises(InputError, match=r"t\.json: the matrix is not (finite|rigid: its last row)"):
+            read_truth(tmp_path / "t.json")
+
+
 def test_the_inverse_is_suggested_only_if_the_clouds_fit_by_it(tmp_path):
     np.save(tmp_path / "a.npy", shell())
     np.save(tmp_path / "b.npy", shell(key=1) @ T[:3, :3].T + T[:3, 3])

@@ -6,6 +6,7 @@ from argparse import Namespace
 import pytest
 
 from bench.cli import main
+from bench.evaluation.conventions import convention
 from bench.planning import config
 from bench.planning import config as config_module
 from bench.planning.catalog import Catalog
@@ -103,3 +104,7 @@ def test_repeats_and_batch_must_be_positive(bench, capsys, flag):
 )
 def test_condition_that_does_not_fit_the_data_is_one_line(empty_folder, capsys, arguments, says):
     assert says in refused(capsys, "problems", "--plugins", PLUGINS, *arguments)
+
+
+def test_the_threshold_of_a_run_is_that_of_the_default_convention():
+    assert config.RECALL_THRESHOLD == convention(None, None).threshold == 0.2

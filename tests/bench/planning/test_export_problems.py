@@ -1,5 +1,6 @@
 """Problems in an HDF5 file: the same bits and the same results."""
 
+import io
 import resource
 
 import h5py
@@ -8,6 +9,7 @@ import pandas as pd
 import pytest
 
 from bench.cli import main
+from bench.planning.export_problems import _CheckedFile
 from datasets.problems import ProblemKey, make_problem
 from tests.bench.command_line import PLUGINS
 from tests.catalog import open_data
@@ -103,3 +105,33 @@ def test_pairs_and_objects_in_one_run_get_their_own_conditions(bench):
     )
     cells = [line.split("  ")[1] for line in output.splitlines()]
     assert cells == [*(f"blobs/{c}/60" for c in ("clean", "noisy", "resampled")), "pairs[path=p.h5]/real/60"]
+
+
+@pytest.mark.parametrize("fails", [None, "write", "truncate"])
+def test_a_file_keeps_its_first_error_and_goes_on_as_if_there_were_none(tmp_path, fails):
+    """HDF5 crashes if a call raises or does not take all bytes."""
+    reasons = []
+
+    class Disk(io.FileIO):
+        def write(self, data):
+            return self._full() if fails == "write" else super().write(bytes(data)[:3])  # in parts
+
+        def truncate(self, size=None):
+            return self._full() if fails == "truncate" else super().truncate(size)
+
+        def _full(self):
+            reasons.append(OSError(28, f"full {len(reasons)}"))
+            raise reasons[-1]
+
+    file = type("File", (_CheckedFile, Disk), {})(tmp_path / "a", "w+")
+    with file:
+        values = np.arange(5, dtype=np.int32)
+        assert (file.write(values), file.truncate(30), file.write(b"1234567"), file.truncate(28)) == (20, 30, 7, 28)
+        file.seek(0)
+        if fails:
+            assert file.error is reasons[0] and len(reasons) == 1 and (fails == "write") == (file.read() == b"")
+            with pytest.raises(OSError, match="full 0"):
+                file.check()
+        else:
+            file.check()
+            assert file.read() == values.tobytes() + b"1234567\0"

@@ -14,6 +14,7 @@ from bench.planning.tasks import (
 )
 from common.kinds import DataKind
 from datasets.base import Data
+from datasets.problems import ProblemKey
 from methods.core.registry import MethodSpec
 from tests.bench.command_line import QUICK, configuration, refused
 from tests.bench.planning.extra_grid import FILE
@@ -83,3 +84,32 @@ def test_shards_divide_the_calls_of_every_method():
         assert all(len(own) == 1 for own in owners)
         sizes = [sum(p.has(index, 0) for index in range(40)) for p in parts]
         assert max(sizes) - min(sizes) <= 1 and [str(p) for p in parts][-1] == f"{count}/{count}"
+
+
+def test_a_problem_is_drawn_as_the_configuration_says():
+    """Each flag that decides on problems is in the key of every one of them, and so in its random numbers."""
+    flags = [
+        "--seed",
+        "7",
+        "--sampler",
+        "haar",
+        "--angles",
+        "10",
+        "30",
+        "60",
+        "--problems",
+        "4",
+        "--points",
+        "50",
+        "40",
+    ]
+    config, _ = configuration(*QUICK, "--methods", "good", "--conditions", "noisy[sigma=0.02]", "clean", *flags)
+    groups = make_groups(config)
+    assert [(group.condition.text, group.points) for group in groups] == [
+        (condition, points) for condition in ("noisy[sigma=0.02]", "clean") for points in (50, 40)
+    ]
+    for group in groups:
+        assert group.keys == tuple(
+            ProblemKey("blobs", group.condition.text, group.points, i, 7, "test", "haar", (10.0, 60.0))
+            for i in range(4)
+        )

@@ -38,6 +38,7 @@ def test_no_label_is_clipped(frames, tmp_path, width):
     for kind, figure in drawn.items():
         assert figure.get_figwidth() == style.WIDTHS[width]
         _assert_inside(figure, kind)
+        _assert_data_is_in_view(figure, kind)
 
 
 def _assert_inside(figure, kind):
@@ -50,6 +51,17 @@ def _assert_inside(figure, kind):
                 box = text.get_window_extent(renderer)
                 inside = box.x0 >= -1 and box.y0 >= -1 and box.x1 <= figure.bbox.x1 + 1 and box.y1 <= figure.bbox.y1 + 1
                 assert inside, (kind, text)
+
+
+def _assert_data_is_in_view(figure, kind):
+    """Every point of a line lies within the limits of its axes."""
+    for axes in figure.axes:
+        for line in axes.lines:
+            if line.get_transform() == axes.transData:
+                x, y = (np.asarray(values, dtype=float) for values in line.get_data())
+                for values, (low, high) in ((x, axes.get_xlim()), (y, axes.get_ylim())):
+                    known = values[np.isfinite(values)]
+                    assert ((known >= low) & (known <= high)).all(), (kind, line.get_label())
 
 
 def test_labels_at_line_ends_do_not_overlap(frames, tmp_path):

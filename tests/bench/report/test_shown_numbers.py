@@ -441,6 +441,7 @@ def test_figures_of_curves_show_the_share_below_each_error(frames):
         errors = frames["trials"].loc[frames["trials"]["method"] == m, "rmse"].to_numpy()
         (x, y) = curve_lines(axes)[-1]
         assert (x[0], y[0], x[-1], y[-1]) == (axis.low, 0, axis.high, pytest.approx((errors <= axis.high).mean()))
+        assert (axes.get_xlim(), axes.get_ylim()) == ((axis.low, axis.high), (0, 1.02))
         inside = np.sort(errors[errors <= axis.high])
         assert np.allclose(x[1:-1], np.maximum(inside, axis.low))
         assert np.allclose(y[1:-1], [(errors <= e + 1e-12).mean() for e in inside])
@@ -561,6 +562,13 @@ def test_every_figure_with_data_is_drawn_once_under_its_own_name(frames, tmp_pat
     of = frames["summary"].set_index(["method", "points"])
     np.testing.assert_array_equal(data["recall"], of.loc[data.index, "recall"])
     np.testing.assert_array_equal(data["mean"], of.loc[data.index, "rmse_mean_answered"])
+    assert [job.kind for job in others] == ["angle", "points"]
+    assert [job.title for job in others] == [
+        f"Recall and error against rotation angle · {ranking.group_title(GROUP)}",
+        "Recall and error against points per cloud · d · noisy",
+    ]
+    separate = "intervals of the problems of a bin, as if each had its own object."
+    assert [separate in job.caption for job in others] == [True, False] and "intervals." in others[1].caption
 
 
 def test_charts_of_curves_and_bins_show_their_rows(frames):

@@ -68,3 +68,16 @@ def test_empty_and_zero_clouds_have_the_size_one():
     for cloud in (np.zeros((0, 3)), np.zeros((4, 3)), np.full((2, 3), np.nan)):
         assert translation_fault(rigid(R, [1, 2, 3]), cloud, cloud) is None
         assert translation_fault(rigid(R, [1e155, 2, 3]), cloud, cloud)
+
+
+@pytest.mark.parametrize(("share", "rigid"), [(0.9, True), (1.1, False)])
+def test_the_fault_is_named_from_the_tolerance_on(share, rigid):
+    """An entry of the last row and of RᵀR may deviate by 10⁻⁴; what only scales is rigid within 10⁻³ once it is divided."""
+    last_row = T + np.outer([0, 0, 0, share * 1e-4], [0, 1, 0, 0])
+    scaled = linear(np.diag([1, 1, 1 + share * 0.5e-4]))
+    assert (pose_fault(last_row) is None) == (pose_fault(scaled) is None) == rigid
+    assert rigid or "its last row is 0 0.00011 0 1" in pose_fault(last_row)
+    nearly = linear(2 * np.diag([1, 1, 1 + share * 0.74e-3]))
+    assert ("it scales by 2;" in pose_fault(nearly)) == rigid
+    mirrored = linear(2 * np.diag([1, 1, -1 - share * 0.74e-3]))
+    assert ("it scales by 2 and is a reflection" in pose_fault(mirrored)) == rigid

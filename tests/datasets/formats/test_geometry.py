@@ -67,6 +67,10 @@ def test_faces_become_fans_and_small_ones_are_left_out_with_a_remark():
         expected += [[polygon[0], polygon[i], polygon[i + 1]] for i in range(1, size - 1)]
         start += size
     assert faces.triangles().tolist() == expected
+    for size in (3, 4):
+        equal = Faces(np.full(3, size), np.arange(3 * size))
+        fans = [[size * i, size * i + j, size * i + j + 1] for i in range(3) for j in range(1, size - 1)]
+        assert equal.triangles().tolist() == fans
     geometry = mesh(POINTS[:9], faces, {"label": np.arange(9)})
     assert geometry.faces is faces and geometry.columns["label"].tolist() == list(range(9))
     assert geometry.remarks == ("2 of 5 faces have fewer than three vertices and are left out",)

@@ -36,3 +36,6 @@ def test_texts_and_missing_fields(tmp_path):
     assert formats.read_fields(tmp_path / "a.h5", ["names"], ["other"])["names"].tolist() == ["a", "bc"]
     with pytest.raises(InputError, match=r"a\.h5: no field 'data' \(it has names\)"):
         formats.read_fields(tmp_path / "a.h5", ["data"])
+    for missing in ("b.h5", ""):
+        with pytest.raises(InputError, match=r"no such file, or not a regular one; check the path"):
+            formats.read_fields(tmp_path / missing, ["names"])

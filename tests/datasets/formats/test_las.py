@@ -1,5 +1,6 @@
 """LAS files with attributes, and headers that lie."""
 
+import laspy
 import numpy as np
 import pytest
 
@@ -34,3 +35,33 @@ def test_headers_that_lie_are_refused_at_once(tmp_path, place, content, message)
     with pytest.raises(InputError) as error:
         formats.read(tmp_path / "a.las")
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("point_format", range(11))
+def test_attributes_of_every_point_format_are_those_that_were_written(tmp_path, point_format):
+    draw, version = (
+        np.random.default_rng(point_format),
+        "1.2" if point_format < 4 else "1.3" if point_format < 6 else "1.4",
+    )
+    written = laspy.create(point_format=point_format, file_version=version)
+    written.header.scales, written.header.offsets = [0.001, 0.002, 0.004], [1.0, -2.0, 3.0]
+    cloud = draw.integers(-1000, 1000, (9, 3)) * written.header.scales + written.header.offsets
+    written.x, written.y, written.z = cloud.T
+    columns = {"intensity": draw.integers(0, 2**16, 9), "classification": draw.integers(0, 32, 9)}
+    if "red" in written.point_format.dimension_names:
+        columns |= {name: draw.integers(0, 2**16, 9) for name in ("red", "green", "blue")}
+    for name, values in columns.items():
+        setattr(written, name, values)
+    written.write(str(tmp_path / "a.las"))
+    read = formats.read(tmp_path / "a.las")
+    np.testing.assert_allclose(read.points, cloud, atol=1e-9)
+    assert read.step == 0.004
+    assert {name: values.tolist() for name, values in read.columns.items()} == {
+        name: values.tolist() for name, values in columns.items()
+    }
+    data = (tmp_path / "a.las").read_bytes()
+    if version < "1.4":  # a size of a point that is too small for its format
+        size = int.from_bytes(data[105:107], "little") - 1
+        (tmp_path / "b.las").write_bytes(data[:105] + size.to_bytes(2, "little") + data[107:])
+        with pytest.raises(InputError, match=f"point format {point_format} of {size} bytes, which LAS does not define"):
+            formats.read(tmp_path / "b.las")

@@ -6,6 +6,7 @@ import pytest
 from common.errors import InputError
 from common.keys import rng
 from datasets import formats
+from datasets.formats import text
 
 POINTS = np.round(rng("text").normal(size=(30, 3)), 4)
 BYTES = rng("bytes").integers(0, 256, (30, 3))
@@ -104,3 +105,20 @@ def test_what_is_ambiguous_or_no_table_is_refused_with_the_reason(tmp_path, text
     with pytest.raises(InputError) as error:
         formats.read(tmp_path / "a.txt")
     assert message in str(error.value) and "a.txt" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("row", "decimals"),
+    [
+        ("0,31,0,25,1,205", True),
+        ("0,3,0,2,1,205", True),
+        ("0,3,0,2,1,05", True),
+        ("0,3,0,2,1,5", False),
+        ("0,31,0,25,1,20", False),
+        ("0,31,0,x5,1,205", False),
+        ("0,310,0,-25,1,205", False),
+        ("0,310,0,0,1,0", True),
+    ],
+)
+def test_numbers_between_commas_look_like_decimals_if_one_is_long_or_begins_with_zero(row, decimals):
+    assert text._looks_decimal(row.split(",")) == decimals

@@ -1,10 +1,11 @@
 """Fusion of frames, and paths of the camera."""
 
 import numpy as np
+from scipy.spatial.transform import Rotation
 
 from common.keys import rng
 from datasets.indoor.camera import Camera
-from datasets.indoor.fragments import VOXEL, Path, fragment, fuse, paths
+from datasets.indoor.fragments import VOXEL, Path, _points, fragment, fuse, paths
 from datasets.indoor.layout import KINDS, furnished
 from datasets.indoor.walls import panel
 
@@ -44,3 +45,39 @@ def test_paths_stay_in_the_room():
         for share in (0.0, 1.0):
             x, y, z = path.pose(share)[:3, 3]
             assert 0.2 < x < room.width - 0.2 and 0.2 < y < room.length - 0.2 and 0.8 < z < 2.1
+
+
+def test_fusion_is_that_of_a_plain_loop():
+    """Every voxel with a point of any frame, and in each the weighted mean of the offsets along the rays."""
+    draw, camera, voxel = np.random.default_rng(3), Camera(width=12, height=9, focal=11.0), 0.2
+    images = [draw.uniform(0.9, 1.3, (9, 12)) * (draw.random((9, 12)) > 0.2) for _ in range(3)]
+    poses = [np.eye(4) for _ in range(3)]
+    for pose in poses:
+        pose[:3, :3] = Rotation.from_rotvec(draw.normal(scale=0.05, size=3)).as_matrix()
+        pose[:3, 3] = draw.normal(scale=0.05, size=3)
+    cells, sums = set(), {}
+    for image, pose in zip(images, poses, strict=True):
+        points = _points(image, pose, camera)
+        assert len(points) == (image > 0).sum()
+        for (row, column), point in zip(np.argwhere(image > 0), points, strict=True):
+            ray = np.array([(column - 5.5) / 11, (row - 4) / 11, 1.0])
+            np.testing.assert_allclose(point, pose[:3, :3] @ (image[row, column] * ray) + pose[:3, 3], atol=1e-12)
+            cells.add(tuple(np.floor(point / voxel).astype(int)))
+    for cell in sorted(cells):
+        centre = (np.array(cell) + 0.5) * voxel
+        for image, pose in zip(images, poses, strict=True):
+            x, y, z = pose[:3, :3].T @ (centre - pose[:3, 3])
+            column, row = round(x / z * 11 + 5.5), round(y / z * 11 + 4)
+            if z <= 0.1 or not (0 <= column < 12 and 0 <= row < 9) or image[row, column] == 0:
+                continue
+            distance = image[row, column] - z
+            if distance > -0.06:
+                offset = pose[:3, :3] @ (np.array([x, y, z]) / z * min(distance, 0.06))
+                sums.setdefault(cell, []).append((offset, 1 / (0.3 + z**4)))
+    expected = []
+    for cell, parts in sums.items():
+        mean = sum(weight * offset for offset, weight in parts) / sum(weight for _, weight in parts)
+        if len(parts) >= 2 and np.abs(mean).max() <= voxel / 2:
+            expected.append((np.array(cell) + 0.5) * voxel + mean)
+    np.testing.assert_allclose(fuse(images, poses, camera, voxel), expected, atol=1e-12)
+    assert 20 < len(expected) < len(cells)

@@ -119,3 +119,20 @@ def test_a_step_is_the_least_squares_step_along_principal_axes() -> None:
                 sides.append(w * n @ (level.mean[k].numpy() - p))
     expected = np.linalg.lstsq(np.array(rows), np.array(sides), rcond=None)[0]
     assert np.allclose(hgmm.newton_step(points, bound, 0.0), expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("blur", [0.0, 0.2])
+def test_an_alignment_has_converged_only_if_its_last_step_was_small_and_without_blur(blur: float) -> None:
+    points = lumpy(600)
+    tree, start = grown(points), torch.eye(4, dtype=torch.float64)
+    moved = torch.as_tensor(points @ turn(8).T + [0.02, 0.0, -0.01])
+    how = hgmm.SearchParameters(blur=blur, floor=0.02, outliers=0.1, iterations=200, tolerance=1e-4, damping=1e-3)
+    last = hgmm.align(tree, moved, start, how)
+    assert last.converged and 3 < last.iterations < 200 and 0.5 < last.share <= 1
+    apart = last.T[:3, :3].numpy() @ turn(8)
+    assert np.rad2deg(Rotation.from_matrix(apart).magnitude()) < 2
+    for iterations in range(last.iterations):
+        early = hgmm.align(tree, moved, start, how._replace(iterations=iterations))
+        assert early.iterations == iterations and not early.converged
+    same = hgmm.align(tree, moved, start, how._replace(iterations=last.iterations))
+    assert same.converged and torch.equal(same.T, last.T)

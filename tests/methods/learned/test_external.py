@@ -12,10 +12,10 @@ import pytest
 import torch
 
 import common
-from methods.base import Unavailable
+from methods.base import NoSolution, Unavailable
 from methods.learned.external import ExternalMethod, importing_from, moved, rigid_from
 from tests.catalog import build, spec
-from tests.methods.clouds import solve, turned_pair
+from tests.methods.clouds import pose, solve, turned_pair
 
 MODEL = """
 import torch
@@ -188,3 +188,22 @@ def test_a_models_transformation_becomes_rigid():
     assert T[:3, :3] == pytest.approx(np.eye(3)) and T.dtype == np.float64
     batch = moved({"a": [torch.ones(2)], "b": "text"}, "cpu")
     assert batch["b"] == "text" and batch["a"][0].sum() == 2
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 30.0])
+def test_the_distance_of_a_correct_match_is_in_the_unit_of_the_clouds(scale):
+    """Matches within the distance at the returned pose are those that count, in any unit."""
+    draw, method, T = np.random.default_rng(0), build("fcgf"), pose(130)
+    points = scale * draw.normal(size=(300, 3))
+    others = points @ T[:3, :3].T + scale * T[:3, 3] + scale * draw.normal(scale=0.01, size=points.shape)
+    others[:90] = scale * draw.normal(size=(90, 3))
+    descriptors = np.eye(300, dtype=np.float32)
+    method.begin(0)
+    found = method.fitted((points, descriptors), (others, descriptors), 0.05 * scale)
+    apart = np.linalg.norm(points @ found[:3, :3].T + found[:3, 3] - others, axis=1)
+    notes = method.scratch.notes
+    assert notes["matches"] == 300 and abs(notes["inliers"] - (apart < 0.05 * scale).sum()) <= 2
+    assert 200 <= notes["inliers"] <= 215 and notes["confidence"] == notes["inliers"] / 300
+    assert np.abs(found[:3, :3] - T[:3, :3]).max() < 0.01
+    with pytest.raises(NoSolution, match="2 mutual matches; a pose needs 3"):
+        method.fitted((points[:2], descriptors[:2]), (others[:2], descriptors[:2]), 0.05)

@@ -53,6 +53,18 @@ def test_the_precision_is_the_narrowest_allowed_that_the_processor_has(
     assert {name: usable_precision(name, "cpu") for name in PRECISIONS} == expected
 
 
+@pytest.mark.parametrize("capability", [(6, 1), (7, 5), (8, 0), (9, 0), (10, 3)])
+def test_on_a_gpu_the_precision_is_bfloat16_from_capability_8_on(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int]
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: asked.append(device) or capability)
+    wide = "bfloat16" if capability >= (8, 0) else "float32"
+    expected = {"int8": wide, "bfloat16": wide, "float32": "float32"}
+    assert {name: usable_precision(name, "cuda:1") for name in PRECISIONS} == expected
+    assert set(asked) == {"cuda:1"}
+
+
 def test_the_control_is_computed_in_float32_on_any_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gmr, "usable_precision", lambda *_: "bfloat16")
     method = DeepGMR(untrained=True)

@@ -57,6 +57,7 @@ def test_builds_of_one_cache_are_made_once_each_and_whole(cache: Path) -> None:
     def make(scratch: Path, into: Path) -> None:
         made.append(into)
         assert scratch.is_dir() and not into.exists()
+        assert scratch.parent == cache, "it is moved into place, which needs one file system"
         into.mkdir()
         (into / "file").write_text("content")
 

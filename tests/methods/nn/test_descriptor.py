@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 from scipy.spatial.transform import Rotation
 
@@ -19,7 +20,7 @@ from methods.nn.descriptor import (
     Estimate,
     _pose,
 )
-from methods.nn.descriptor_batch import MATCH, matched
+from methods.nn.descriptor_batch import MATCH, _disturbed, matched
 
 CONFIG = DescriptorConfig(radii=(0.3, 0.6), points=12, mixed=6, hidden=16, outputs=8, dropped=0.0, keys=20)
 
@@ -46,6 +47,20 @@ def problem(index=0):
 def net():
     torch.manual_seed(0)
     return DescriptorNet(CONFIG)
+
+
+def test_a_cloud_for_training_keeps_forty_percent_or_more_and_moves_by_up_to_eight_millimetres():
+    cloud, draw = np.random.default_rng(0).uniform(-1e3, 1e3, (500, 3)), np.random.default_rng(1)
+    sizes, noise = [], []
+    for _ in range(200):
+        changed = _disturbed(cloud, draw)
+        row = np.asarray(cKDTree(cloud).query(changed)[1])
+        assert len(set(row)) == len(row) and not (np.diff(row) > 0).all()
+        sizes.append(len(row) / 500)
+        noise.append((changed - cloud[row]).std())
+    assert 0.4 <= min(sizes) < 0.43 and 0.97 < max(sizes) <= 1
+    assert 0 <= min(noise) < 0.0003 and 0.0077 < max(noise) < 0.0087
+    assert len(_disturbed(cloud[:1], draw)) == 1
 
 
 def test_matches_meet_at_the_true_pose():

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from methods.deepgmr import DeepGMR
-from methods.nn.pair_batch import PairBatch
+from methods.nn import pair_batch
+from methods.nn.pair_batch import PairBatch, to_device
 from tests.methods.clouds import blob, moved, pose
 
 
@@ -59,3 +60,19 @@ def test_two_clouds_of_about_one_size_get_a_thread_each(sizes: tuple[int, int], 
     assert PairBatch.of(clouds(1, n), clouds(1, m))._one_thread_each() == each
     assert not PairBatch.of(clouds(2, n), clouds(2, m))._one_thread_each()
     assert not PairBatch.of(clouds(1, n), clouds(1, n))._one_thread_each(), "they are one tensor"
+
+
+@pytest.mark.parametrize("shapes", [[(1, 5, 3)], [(1, 5, 3), (4, 7, 3), (2, 2)]])
+def test_one_transfer_keeps_values_and_shapes(monkeypatch: pytest.MonkeyPatch, shapes: list[tuple[int, ...]]) -> None:
+    tensors, transfers = [torch.randn(shape) for shape in shapes], []
+    to = torch.Tensor.to
+    monkeypatch.setattr(pair_batch, "is_gpu", lambda device: True)
+    monkeypatch.setattr(torch.Tensor, "to", lambda self, device: transfers.append(device) or to(self, "cpu"))
+    for before, after in zip(tensors, to_device(tensors, "cuda:1"), strict=True):
+        assert torch.equal(before, after)
+    assert transfers == ["cuda:1"]
+    elsewhere = PairBatch([torch.empty(2, 5, 3, device="meta")])
+    assert not elsewhere.on_cpu and PairBatch(tensors).on_cpu
+    monkeypatch.setattr(PairBatch, "on_cpu", False)
+    two = PairBatch([torch.randn(2, 5), torch.randn(3, 5)])
+    assert all(map(torch.equal, two.tensors, two.to_host().tensors))
