@@ -29,5 +29,4 @@ class Fricp(Method):
                 native.Method.RICP,
                 init=pair.to_unit(np.eye(4) if init is None else init),
             )
-        self.note(iterations=int(result.total_iters))
         return pair.to_original(np.asarray(result.transformation))

@@ -224,7 +224,6 @@ class _Report:
             stages=tables.stage_table(self.frames["stages"]),
             conventions=list(CONVENTIONS.values()),
             by_convention=own.conventions,
-            captions={"cdf": figures.CDF_CAPTION, "category": tables.CATEGORY_NOTE},
             figures=[(job, self._group_of(job)) for job in drawn],
             weights=_weights(loaded.outcomes),
             environment=_flat(run.get("environment", {})),
