@@ -1,4 +1,4 @@
-"""What each command hands over to the code that does its work, and what it prints and returns."""
+"""What each command passes on to the code that does its work, and what it prints and returns."""
 
 import sys
 from dataclasses import asdict
