@@ -28,6 +28,15 @@ def join_names(names: Sequence[str], most: int = MAX_LISTED, separator: str = ",
     return separator.join(names[:most]) + rest
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun, in the plural unless it is one.
+
+    >>> counted(1, "point"), counted(0, "point"), counted(2, "vertex", "vertices")
+    ('1 point', '0 points', '2 vertices')
+    """
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
 def printable(text: str) -> str:
     """Replace control characters and others that a terminal cannot show, so that a message stays one line.
 

@@ -19,6 +19,7 @@ from common import portable
 from common.errors import InputError
 from common.keys import rng as rng_of
 from common.kinds import DataKind
+from common.text import counted
 from datasets.download import Archive
 
 Points = NDArray[np.float64]
@@ -199,7 +200,10 @@ class DataSet(Data):
     def prepare(self) -> str:
         """Read both splits and return their sizes."""
         counts = {split: self.labels(split) for split in ("train", "test")}
-        return ", ".join(f"{'endless' if k is None else len(k)} {split} objects" for split, k in counts.items())
+        return ", ".join(
+            "endless " + split + " objects" if k is None else counted(len(k), f"{split} object")
+            for split, k in counts.items()
+        )
 
     @abstractmethod
     def labels(self, split: str) -> NDArray[np.integer[Any]] | None:
@@ -311,4 +315,4 @@ class PairSet(Data):
 
     def prepare(self) -> str:
         """Find all pairs and return their number in words."""
-        return f"{len(self)} pairs"
+        return counted(len(self), "pair")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from common import portable
 from common.errors import InputError, MalformedFile
+from common.text import counted
 from datasets.base import DataSet, MeshShape, PointShape, Shape, centred_in_unit_sphere
 from datasets.cache import Arrays, load_or_compute
 from datasets.formats import READERS, Geometry, read_all, skipped_remark, summarized, visible
@@ -101,13 +102,13 @@ class Folder(DataSet):
     def remarks(self) -> tuple[str, ...]:
         """Numbers of files that were left out, and what was remarked on the others."""
         small, other = int(self._arrays["small"]), self._arrays["other"].tolist()
-        few = (f"{small} clouds have fewer than {self.min_points} points and are left out",) if small else ()
-        texts = (f"{len(other)} text files hold no points and are left out, such as {other[0]}",) if other else ()
+        few = (f"left out {counted(small, 'cloud')} of fewer than {self.min_points} points",) if small else ()
+        texts = (f"left out {counted(len(other), 'text file')} without points, such as {other[0]}",) if other else ()
         return (*skipped_remark(self._arrays["bad"].tolist()), *few, *texts, *self._arrays["read"].tolist())
 
     def prepare(self) -> str:
         """Read every file and return the numbers of objects and categories."""
-        return f"{len(self.names)} objects in {len(self.categories)} categories"
+        return f"{counted(len(self.names), 'object')} in {counted(len(self.categories), 'category', 'categories')}"
 
     @cached_property
     def top(self) -> Path:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from common.errors import InputError, unknown
 from common.kinds import DataKind
+from common.text import counted
 from datasets.base import Pair, PairSet
 from datasets.cache import Arrays, load_or_compute
 from datasets.formats import read_fields
@@ -62,7 +63,7 @@ class Pairs(PairSet):
     def remarks(self) -> tuple[str, ...]:
         """Number of rows that are left out."""
         skipped = len(self._selected_rows) - len(self._valid_rows)
-        return (f"{self._file}: {skipped} rows are left out: no rigid motion, or not finite",) if skipped else ()
+        return (f"{self._file}: left out {counted(skipped, 'row')}: no rigid motion, or not finite",) if skipped else ()
 
     def pair(self, row: int) -> Pair:
         """Return the pair of a row; names that the file does not give are derived from the row."""
@@ -118,7 +119,7 @@ class Pairs(PairSet):
         for name in OPTIONAL:
             if name in arrays and len(arrays[name]) != n:
                 raise InputError(
-                    f"{self._file}: field '{name}' has {len(arrays[name])} rows for {n} pairs; export it again"
+                    f"{self._file}: field '{name}' has {counted(len(arrays[name]), 'row')}, not {n}; export it again"
                 )
         return arrays
 
@@ -160,5 +161,5 @@ class Pairs(PairSet):
             cloud = self._cloud(name, row)
             if len(cloud) < 3 or not np.isfinite(cloud).all():
                 raise InputError(
-                    f"{self._file}: field '{name}', row {row}: {len(cloud)} points, not 3 or more finite ones; fix it"
+                    f"{self._file}: field '{name}', row {row}: {counted(len(cloud), 'point')}, not 3 or more finite ones; fix it"
                 )

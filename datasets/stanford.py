@@ -10,6 +10,7 @@ import numpy as np
 from common import portable
 from common.errors import InputError
 from common.kinds import DataKind
+from common.text import counted
 from datasets.cache import Arrays, load_or_compute
 from datasets.formats import read_all
 from datasets.poses import Matrix, move, quaternion_pose
@@ -36,7 +37,11 @@ class Stanford(PosedScans):
     def remarks(self) -> tuple[str, ...]:
         """Numbers of scans that are missing or cannot be read."""
         missing = {name: len(arrays["lost"]) for name, arrays in self.groups.items()}
-        remarks = [f"{name}: {n} scans that its .conf lists are not on disk" for name, n in missing.items() if n]
+        remarks = [
+            f"{name}: {counted(n, 'scan')} of its .conf {'is' if n == 1 else 'are'} not on disk"
+            for name, n in missing.items()
+            if n
+        ]
         return (*remarks, *super().remarks)
 
     @cached_property

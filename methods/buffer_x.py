@@ -26,6 +26,7 @@ class BufferX(ExternalMethod):
 
     def setup(self, device: str, seed: int, domain: str) -> None:
         """Refuse the CPU, on which the authors' operations do not run; see `ExternalMethod.setup`."""
+        self.check_available()
         if device == "cpu":
             raise Unavailable("its operations need a GPU: add --device cuda")
         super().setup(device, seed, domain)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from common.text import counted
 from methods.core.base import Cloud, Method, NoSolution, Pose, Unavailable
 from methods.geometry.features import require_positive
 from methods.learned.trained import Trained
@@ -91,7 +92,7 @@ class DeepGMRScans(Trained, Method):
                 *described, pair = described_pair(self.state["descriptor"], source, target)
                 least = min(len(cloud.points) for cloud in described)
                 if least < LEAST_POINTS:
-                    raise NoSolution(f"a thinned cloud has {least} points; a pose needs {LEAST_POINTS}")
+                    raise NoSolution(f"a thinned cloud has {counted(least, 'point')}; a pose needs {LEAST_POINTS}")
                 points = [torch.from_numpy(cloud.points)[None] for cloud in described]
                 descriptors = [torch.from_numpy(cloud.descriptors)[None] for cloud in described]
             with self.stage("network"):

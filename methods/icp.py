@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from common.errors import InputError, unknown
 from common.kinds import DataKind
+from common.text import counted
 from methods.base import Cloud, LogUniform, Method, NoSolution, Pose
 from methods.geometry.features import Normals, Points, UnitPair, normals, require_positive, unit_pair
 from methods.geometry.icp import KERNELS, METRICS, directions, step, thinned, weighted
@@ -134,7 +135,7 @@ class Icp(Method):
             best = np.argpartition(distance, keep - 1)[:keep]
             best = best[distance[best] <= limit]
             if len(best) < 3:
-                raise NoSolution(f"{len(best)} points have a partner within the distance; a pose needs 3")
+                raise NoSolution(f"partners within the distance: {counted(len(best), 'point')}; a pose needs 3")
             p, q = moved[best], target.points[nearest[best]]
             d = directions(self.metric, target.normals[nearest[best]], source.normals[best] @ T[:3, :3].T)
             if self.kernel != "none":

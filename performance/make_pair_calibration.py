@@ -254,7 +254,8 @@ def rows_of(cache: Path, use: str) -> list[Row]:
 def design(rows: Sequence[Row]) -> tuple[list[str], Array, Array]:
     """Return the names of the features, their values (N, F), and whether the poses are right (N,)."""
     names = [f.name for f in fields(Evidence)]
-    X = np.array([[getattr(row.evidence, name) for name in names] for row in rows])
+    features = [row.evidence.features() for row in rows]
+    X = np.array([[values[name] for name in names] for values in features])
     return names, X, np.array([row.right for row in rows], dtype=float)
 
 

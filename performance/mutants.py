@@ -223,6 +223,7 @@ TESTS = {
     "bench/pair/command.py": [f"{PAIR}/test_result.py", f"{PAIR}/test_command.py"],
     "bench/pair/families.py": [f"{PAIR}/test_families.py", f"{DOCTESTS}[bench.pair.families]"],
     "bench/pair/files.py": [f"{PAIR}/test_result.py", f"{PAIR}/test_command.py"],
+    "bench/pair/folder.py": [f"{PAIR}/test_folder.py", f"{PAIR}/test_command.py"],
     "bench/pair/freedom.py": [f"{PAIR}/test_freedom.py"],
     "bench/pair/grade.py": [f"{PAIR}/test_grade.py"],
     "bench/pair/kind.py": [f"{PAIR}/test_kind.py"],

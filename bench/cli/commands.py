@@ -76,7 +76,7 @@ def _doctor(flags: argparse.Namespace) -> None:
 
 def _pair_flags(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
-    add("source", type=Path, metavar="A", help="file to move: ply pcd obj off stl xyz txt pts csv asc npy npz las")
+    add("source", type=Path, metavar="A", help="file to move: ply pcd obj off stl xyz txt pts csv asc npy npz las pth")
     add("target", type=Path, metavar="B", help="file to register A to")
     add("--methods", nargs="+", metavar="M", help="names, as for a run; default: all except controls and the slowest")
     add(

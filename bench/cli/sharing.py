@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.cli.commands import DATA_HELP, PLUGINS_HELP, absolute, terminal
+from common.text import counted
 
 RUNS_HELP = "names or folders of runs, such as results/NAME"
 
@@ -52,4 +53,4 @@ def _publish(flags: argparse.Namespace) -> None:
     folders = [command.folder_of(run) for run in flags.run]
     files = site.publish(folders, flags.site, Catalog.of(flags.data, flags.plugins), flags.poses)
     size = sum(file.stat().st_size for file in files if file.name != "poses.js") / 1e6
-    print(f"{files[0]}: {len(folders)} runs, {size:.1f} MB without poses")
+    print(f"{files[0]}: {counted(len(folders), 'run')}, {size:.1f} MB without poses")

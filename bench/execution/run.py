@@ -31,6 +31,7 @@ from bench.storage.environment import environment, machine, machine_facts
 from bench.storage.outcome import Outcome, Phase, Status
 from bench.storage.run_json import weights_of
 from common.errors import InputError
+from common.text import counted
 from datasets.problems import problem_set_sha256
 
 if TYPE_CHECKING:
@@ -96,7 +97,9 @@ def open_database(config: RunConfig, context: RunContext) -> ResultsDatabase:
     _refuse_other_code(database, config, context)
     if known:
         done = len(database.finished_keys(Phase.ACCURACY)) + len(database.finished_keys(Phase.TIMING))
-        context.console.print(f"continuing: {done} outcomes exist already", highlight=False)
+        context.console.print(
+            f"continuing: {counted(done, 'outcome')} {'exists' if done == 1 else 'exist'} already", highlight=False
+        )
     return database
 
 

@@ -12,6 +12,7 @@ from bench.pair.kind import guess_kind
 from common.errors import InputError
 from common.keys import rng
 from common.kinds import DataKind
+from common.text import clean
 from datasets import formats
 from datasets.base import sample_triangles, triangle_areas
 
@@ -49,6 +50,11 @@ class Cloud:
     geometry: formats.Geometry
     thin: Points
     is_mesh: bool
+
+    @property
+    def name(self) -> str:
+        """Name of the file for texts, with U+FFFD for what UTF-8 cannot encode."""
+        return clean(self.file.name)
 
     @property
     def whole(self) -> Points:
@@ -102,6 +108,16 @@ class Scans:
         """Distance up to which two poses count as equal: 5 % of the size, but at least the spacing."""
         return max(0.05 * self.size, self.spacing)
 
+    @property
+    def alike_deg(self) -> float:
+        """Largest rotation in degrees, about the source's centroid, by which poses that count as equal can differ.
+
+        It is about the axis to which the source's points are closest; 180 if they are so close that any rotation is possible.
+        """
+        spread = np.linalg.eigvalsh(np.cov(self.source.thin.T, ddof=0))
+        radius = float(np.sqrt(max(spread[0] + spread[1], 0.0)))
+        return float(np.degrees(2 * np.arcsin(min(self.alike / (2 * radius), 1.0)))) if radius > 0 else 180.0
+
     def method_input(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return the input of methods: source and target, subsampled and shifted, as float32."""
         pair = zip((self.source, self.target), self.shifts, strict=True)
@@ -137,7 +153,7 @@ def open_scans(files: tuple[Path, Path], points: int, factor: float | None, kind
     both = (sizes[0] * scale, sizes[1])
     shifts, apart = _shifts(source.thin, target.thin, sum(both))
     spacings = [_spacing(cloud.thin) for cloud in (source, target)]
-    notes = [f"{file.name}: {remark}" for file, c in zip(files, clouds, strict=True) for remark in c.geometry.remarks]
+    notes = [f"{c.name}: {remark}" for c in clouds for remark in c.geometry.remarks]
     notes += _scale_notes(sizes, scale, factor)
     notes += [note for c in zip((source, target), spacings, strict=True) for note in _precision_notes(*c)]
     notes += [note for c in (source, target) for note in _subsampling_notes(c)]
@@ -201,9 +217,11 @@ def _cloud(file: Path, geometry: formats.Geometry, points: int) -> Cloud:
 
 def _subsampling_notes(cloud: Cloud) -> list[str]:
     if cloud.is_mesh:
-        return [f"{cloud.file.name} is a mesh: {len(cloud.thin)} points were sampled from its surface"]
+        return [f"{cloud.name} is a mesh: {len(cloud.thin)} points were sampled from its surface"]
     if len(cloud.thin) < len(cloud.whole):
-        note = f"{cloud.file.name} has {len(cloud.whole)} points: {len(cloud.thin)} of them, evenly distributed, are registered"
+        note = (
+            f"{cloud.name} has {len(cloud.whole)} points: {len(cloud.thin)} of them, evenly distributed, are registered"
+        )
         return [note]
     return []
 
@@ -240,7 +258,7 @@ def _precision_notes(cloud: Cloud, spacing: float) -> list[str]:
     if cloud.is_mesh or step <= COARSE * spacing:
         return []
     return [
-        f"{cloud.file.name}: its coordinates have steps of {step:.3g}, larger than a tenth of the distance between "
+        f"{cloud.name}: its coordinates have steps of {step:.3g}, larger than a tenth of the distance between "
         f"neighbours ({spacing:.3g}); save them in double precision, or relative to a point near them"
     ]
 

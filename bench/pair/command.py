@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -13,11 +12,13 @@ from bench.isolation.protocol import Limits
 from bench.pair import figure, page
 from bench.pair.clouds import Scans, guessed_unit, open_scans
 from bench.pair.files import write_files
+from bench.pair.folder import POSES, choose_folder, prepare, unwritable
 from bench.pair.register import Registration, defaults, register_all, select_methods
 from bench.pair.result import PairResult, evaluate
+from bench.pair.text import significant
 from bench.pair.truth import inverse_remark, read_truth
 from bench.report.style import number
-from common.errors import InputError, storage_error
+from common.errors import InputError
 from common.files import write_atomically
 from common.kinds import DataKind
 from methods.core.registry import MethodRegistry
@@ -62,12 +63,6 @@ class PairRequest:
     domain: str = ""
     registry: MethodRegistry = field(default_factory=MethodRegistry)
 
-    @property
-    def folder(self) -> Path:
-        """Folder to write to."""
-        name = f"{self.source.stem}-{self.target.stem}"
-        return self.out or Path("pairs") / re.sub(r"[^\w.-]+", "-", name)
-
     def limits(self) -> Limits:
         """Return the limits of one call.
 
@@ -91,17 +86,20 @@ def run(request: PairRequest, console: Console) -> PairResult:
     """Register the pair by every method, print and write the results.
 
     Raises:
-        InputError: a file is unreadable, or a name, limit or true pose is invalid.
+        InputError: a file is unreadable, a name, limit or true pose is invalid, or the folder has other results or cannot be
+            written.
     """
     limits, methods = request.limits(), select_methods(request.methods, request.registry)
     truth = read_truth(request.truth) if request.truth else None
     points = defaults()["points"] if request.points is None else request.points
     if points < 10:
         raise InputError("--points: must be at least 10")
+    folder, remark = choose_folder(request.out, request.source, request.target)
     scans = open_scans((request.source, request.target), points, request.scale, request.kind)
     if truth is not None:
         scans.notes.extend([*truth.remarks, *inverse_remark(scans, truth.matrix)])
-    for line in describe_scans(scans):
+    prepare(folder)
+    for line in (*describe_scans(scans), *([remark] if remark else [])):
         console.print(line, highlight=False, soft_wrap=True)
     registrations: list[Registration] = []
     for registration in register_all(scans, methods, limits, request.domain, request.device, request.threads):
@@ -111,17 +109,17 @@ def run(request: PairRequest, console: Console) -> PairResult:
     result = evaluate(scans, registrations, truth.matrix if truth else None)
     show(result, console)
     inputs = [f for f in (request.source, request.target, request.truth) if f]
-    write(result, request.folder, inputs, console)
+    write(result, folder, inputs, console)
     return result
 
 
 def describe_scans(scans: Scans) -> list[str]:
     """Describe the clouds, one line per item."""
-    source, target = len(scans.source.whole), len(scans.target.whole)
+    counts = [f"{cloud.name}: {len(cloud.whole)} points" for cloud in (scans.source, scans.target)]
     return [
-        f"{scans.source.file.name}: {source} points; {scans.target.file.name}: {target} points",
-        f"size about {number(scans.size)} ({guessed_unit(scans.size)}); distance between neighbours {number(scans.spacing)}; "
-        f"points within {number(scans.near)} count as overlapping",
+        "; ".join(counts),
+        f"size about {significant(scans.size)} ({guessed_unit(scans.size)}); distance between neighbours "
+        f"{significant(scans.spacing)}; points within {significant(scans.near)} count as overlapping",
         *scans.notes,
     ]
 
@@ -157,7 +155,7 @@ def show(result: PairResult, console: Console) -> None:
         if console.measure(matrix, options=console.options.update(width=WIDEST)).maximum <= console.width:
             console.print("agreement: angle in degrees between every two poses", highlight=False)
             console.print(matrix)
-    for line in (page.pose_title(result), *page.pose_lines(result), result.verdict()):
+    for line in (page.pose_title(result), *page.pose_lines(result), result.tolerance(), result.verdict()):
         console.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
@@ -175,15 +173,12 @@ def write(result: PairResult, folder: Path, inputs: Sequence[Path], console: Con
         InputError: the folder cannot be written.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         write_files(result, folder, inputs)
         figure.draw(result, folder / "picture.png")
         write_atomically(folder / "report.html", page.render(result))
     except OSError as error:
-        if reason := storage_error(error, folder):
-            raise InputError(f"--out {reason}") from error
-        raise InputError(f"--out {folder}: cannot be written ({error}); give another folder") from error
-    for label, name in (("poses", "poses.json"), ("picture", "picture.png"), ("report", "report.html")):
+        raise unwritable(folder, error) from error
+    for label, name in (("poses", POSES), ("picture", "picture.png"), ("report", "report.html")):
         console.print(f"{label:8}{folder / name}", highlight=False, soft_wrap=True)
     if result.scans.factor != 1:
         note = f"poses apply to the source with its coordinates multiplied by {result.scans.factor:g}"

@@ -45,7 +45,7 @@ def draw(result: PairResult, file: Path) -> None:
         for axes, (name, moved) in zip(cells, panels, strict=False):
             _draw_clouds(axes, (moved - target.mean(axis=0)) @ plane, (target - target.mean(axis=0)) @ plane)
             axes.set_title(style.label(name) + _caption(result, name), fontsize=8)
-        names = f"{result.scans.source.file.name} (orange) on {result.scans.target.file.name} (grey)"
+        names = f"{result.scans.source.name} (orange) on {result.scans.target.name} (grey)"
         figure.suptitle(names.replace("$", r"\$"), x=0.01, ha="left", fontsize=10)
         figure.savefig(file, dpi=130)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 from collections.abc import Sequence, Set
@@ -13,8 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.pair.folder import POSES, prepare, recorded_inputs
 from bench.pair.result import PairResult
 from bench.report.style import slug
+from common.files import write_atomically
 from datasets.formats import Geometry
 from datasets.formats.ply import write_ply
 from datasets.poses import move
@@ -31,10 +34,9 @@ def write_files(result: PairResult, folder: Path, inputs: Sequence[Path]) -> Non
     points moved by each method's pose.
     Files of an earlier pair in this folder are removed, unless they are inputs now.
     """
-    for sub in ("poses", "aligned"):
-        (folder / sub).mkdir(parents=True, exist_ok=True)
+    prepare(folder)
     _remove_earlier(folder, {file.resolve() for file in inputs})
-    (folder / "poses.json").write_text(json.dumps(as_json(result), indent=2, ensure_ascii=False) + "\n")
+    write_atomically(folder / POSES, json.dumps(as_json(result), indent=2, ensure_ascii=False) + "\n")
     _csv(folder / "table.csv", [result.row(a) for a in result.ranked()])
     _csv(folder / "agreement.csv", agreement_rows(result))
     for registration in result.posed:
@@ -55,7 +57,7 @@ def _remove_earlier(folder: Path, inputs: Set[Path]) -> None:
     """Remove the files per method of an earlier pair, since its methods may have no pose this time."""
     earlier = [folder / "aligned.ply"]
     try:
-        for row in json.loads((folder / "poses.json").read_text())["methods"]:
+        for row in json.loads((folder / POSES).read_text(encoding="utf-8"))["methods"]:
             earlier += _files_of(row["method"], folder)
     except (OSError, ValueError, KeyError, TypeError):
         return
@@ -67,15 +69,14 @@ def _remove_earlier(folder: Path, inputs: Set[Path]) -> None:
 def as_json(result: PairResult) -> dict[str, Any]:
     """Return all results except the points as JSON values; unknown values are null."""
     scans = result.scans
-    return {
-        "source": str(scans.source.file),
-        "target": str(scans.target.file),
+    return recorded_inputs(scans.source.file, scans.target.file) | {
         "kind": scans.kind.value,
         "source_factor": scans.factor,
         "size": scans.size,
         "spacing": scans.spacing,
         "near": scans.near,
         "alike": scans.alike,
+        "alike_deg": scans.alike_deg,
         "notes": scans.notes,
         "verdict": result.verdict(),
         "grade": result.grade.name,
@@ -120,10 +121,11 @@ def write_moved(file: Path, geometry: Geometry, pose: NDArray[np.float64]) -> No
 
 
 def _csv(file: Path, rows: list[dict[str, Any]]) -> None:
-    with file.open("w", newline="") as handle:
-        writer = csv.DictWriter(handle, list(rows[0]) if rows else ["method"], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]) if rows else ["method"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_atomically(file, text.getvalue())
 
 
 def _plain(value: Any) -> Any:

@@ -34,10 +34,10 @@ MOST_RESIDUAL = 4.0
 
 @dataclass(frozen=True)
 class Evidence:
-    """Evidence for a pose: the features of the probability.
+    """Evidence for a pose.
 
     Attributes:
-        witnesses: independent families that agree on it (see `bench.pair.agreement.witnesses`), at most `MOST_WITNESSES`.
+        witnesses: independent families that agree on it (see `bench.pair.agreement.witnesses`).
         rivals: witnesses of the strongest group that disagrees; 0 without one.
         overlap: mean share of both clouds that lies near the other cloud.
         residual: two-way trimmed residual in units of the spacing, at most `MOST_RESIDUAL`.
@@ -53,6 +53,11 @@ class Evidence:
     normals: float
     chance: float
     stiffness: float
+
+    def features(self) -> dict[str, float]:
+        """Return the features of the probability, in which witnesses and rivals beyond `MOST_WITNESSES` do not count."""
+        most = {name: min(getattr(self, name), MOST_WITNESSES) for name in ("witnesses", "rivals")}
+        return asdict(self) | most
 
 
 class Feature(NamedTuple):
@@ -81,7 +86,7 @@ class Calibration:
 
     def probability(self, evidence: Evidence) -> float:
         """Return the probability that the pose is right: within `Scans.alike` of the true pose."""
-        values = asdict(evidence)
+        values = evidence.features()
         odds = self.intercept + sum(f.weight * (values[name] - f.mean) / f.scale for name, f in self.features.items())
         return 1 / (1 + math.exp(-max(-30.0, min(30.0, odds))))
 
@@ -129,8 +134,8 @@ def gather(
     source, target = scans.source.thin, scans.target.thin
     free = freedom(pose, source, target, scans.near)
     evidence = Evidence(
-        witnesses=min(group.witnesses, MOST_WITNESSES),
-        rivals=0 if other is None else min(other.witnesses, MOST_WITNESSES),
+        witnesses=group.witnesses,
+        rivals=0 if other is None else other.witnesses,
         overlap=fit.overlap,
         residual=min(fit.trimmed / scans.spacing, MOST_RESIDUAL),
         normals=_known(free.normals, 0.5),

@@ -16,6 +16,8 @@ from bench.report.embed import plotly_script, script_json
 from bench.report.style import number
 from common.devices import is_gpu
 
+LENGTHS = ("residual", "shift", "rmse")
+"""Columns in the unit of the target's file."""
 SHOWN = 2500
 """Most points of a cloud in the page."""
 
@@ -28,17 +30,17 @@ def render(result: PairResult) -> str:
     template = (files("bench.pair") / "page.html").read_text(encoding="utf-8")
     scans = result.scans
     facts = {
-        "size": f"{number(scans.size)} ({guessed_unit(scans.size)})",
-        "distance between neighbours": number(scans.spacing),
-        "points overlap within": number(scans.near),
-        "poses are equal within": number(scans.alike),
+        "size": f"{significant(scans.size)} ({guessed_unit(scans.size)})",
+        "distance between neighbours": significant(scans.spacing),
+        "points overlap within": significant(scans.near),
     }
     return environment.from_string(template).render(
-        source=scans.source.file.name,
-        target=scans.target.file.name,
+        source=scans.source.name,
+        target=scans.target.name,
         facts=facts,
         notes=scans.notes,
         verdict=result.verdict(),
+        tolerance=result.tolerance(),
         pose_title=pose_title(result),
         pose=pose_lines(result),
         table=table_rows(result),
@@ -55,7 +57,8 @@ def table_rows(result: PairResult) -> list[list[str]]:
     heads = {"method": "method", "status": "status", "time_ms": "ms", "overlap": "overlap", "residual": "residual"}
     heads |= {"device": "device"} if any(is_gpu(a.device) for a in result.registrations) else {}
     heads |= {"rre_deg": "error °", "shift": "error shift", "rmse": "error rmse"} if result.errors else {}
-    heads |= {"consensus": "agrees", "confidence": "reported confidence", "message": "message"}
+    heads |= {"consensus": "agrees", "candidate_deg": "from first °"}
+    heads |= {"confidence": "reported confidence", "message": "message"}
     return [list(heads.values())] + [[_text(name, row[name]) for name in heads] for row in rows]
 
 
@@ -64,7 +67,7 @@ def _text(name: str, value: Any) -> str:
         return "yes" if value else ""
     if name == "overlap":
         return "–" if value != value else f"{value:.0%}"
-    if name == "residual":
+    if name in LENGTHS:
         return significant(value)
     return number(value) if isinstance(value, float) else str(value)
 
@@ -89,7 +92,7 @@ def _matrix(result: PairResult) -> list[list[str]]:
     """Format angle and shift between every two methods."""
     agree = result.agreement
     return [
-        [f"{number(a, 1)}° {number(s)}" for a, s in zip(angles, shifts, strict=True)]
+        [f"{number(a, 1)}° {significant(s)}" for a, s in zip(angles, shifts, strict=True)]
         for angles, shifts in zip(agree.angle_deg, agree.shift, strict=True)
     ]
 

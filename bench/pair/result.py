@@ -13,6 +13,8 @@ from bench.pair.clouds import Scans
 from bench.pair.freedom import Freedom
 from bench.pair.grade import CONSENSUS, NONE, Evidence, Grade, calibration, gather, judge, no_pose
 from bench.pair.register import Registration
+from bench.pair.text import significant
+from bench.report.style import number
 
 Matrix = NDArray[np.float64]
 
@@ -47,10 +49,17 @@ class PairResult:
         agrees = self.consensus is not None and self.consensus.witnesses > 1 and index in self.consensus.members
         row |= {"family": registration.family, "overlap": fit.share, "target_overlap": fit.target_share}
         row |= {"residual": fit.residual, "trimmed": fit.trimmed, "consensus": agrees}
+        row["candidate_deg"] = self._from_candidate(index)
         if self.errors is not None:
             parts = {"rre_deg": self.errors.angle_deg, "shift": self.errors.shift, "rmse": self.errors.distance}
             row |= {k: float(m[0, index + 1]) if index is not None else float("inf") for k, m in parts.items()}
         return row | {"confidence": registration.confidence, "message": registration.message}
+
+    def _from_candidate(self, index: int | None) -> float:
+        """Return the angle in degrees between a pose, by its number among `posed`, and the candidate's; NaN if there is none."""
+        if index is None or self.consensus is None:
+            return float("nan")
+        return float(self.agreement.angle_deg[self.consensus.best, index])
 
     @property
     def candidate(self) -> Registration | None:
@@ -96,6 +105,22 @@ class PairResult:
         return (
             f"Grade: {self.grade.name}, because {' and '.join(self.grade.reasons)}. {name} is the best candidate ({overlap}; "
             f"{probability}).{open_motions} {proposal}. aligned.ply is not written; poses/ has every method's pose."
+        )
+
+    def tolerance(self) -> str:
+        """Describe when poses agree, and how far those that agree with the candidate differ from it."""
+        limit, angle = significant(self.scans.alike), number(self.scans.alike_deg, 1)
+        agreeing = (
+            f"Poses agree if they move the source's points to within {limit} (root mean square) of where one pose of the group "
+            f"moves them; a rotation alone may differ by up to {angle}°."
+        )
+        if self.consensus is None or self.candidate is None or len(self.consensus.members) < 2:
+            return agreeing
+        rows = self.consensus.best, list(self.consensus.members)
+        farthest, widest = self.agreement.distance[rows].max(), self.agreement.angle_deg[rows].max()
+        return (
+            f"{agreeing} Those that agree with {self.candidate.method} differ from it by up to {number(widest, 1)}° and "
+            f"{significant(farthest)}."
         )
 
 

@@ -7,13 +7,13 @@ from numpy.typing import NDArray
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """Format a number with significant digits; – if unknown.
+    """Format a number with significant digits; – if unknown, ∞ for a failure.
 
     >>> significant(0.00012345), significant(12.0), significant(123456.0)
     ('0.000123', '12.0', '123456')
     """
     if not np.isfinite(value) or value == 0:
-        return "0" if value == 0 else "–"
+        return "0" if value == 0 else "–" if np.isnan(value) else "∞"
     places = digits - 1 - int(np.floor(np.log10(abs(float(f"{value:.{digits - 1}e}")))))
     return f"{value:.{max(places, 0)}f}"
 

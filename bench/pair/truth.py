@@ -15,6 +15,7 @@ from bench.pair.agreement import fits
 from bench.pair.clouds import Scans
 from bench.storage.pose import pose_fault
 from common.errors import InputError
+from common.text import clean, counted, join_names
 from datasets.poses import inverse
 
 Matrix = NDArray[np.float64]
@@ -50,15 +51,17 @@ def read_truth(file: Path) -> Truth:
     Raises:
         InputError: the file is missing, or contains no rigid matrix.
     """
+    if not file.exists():
+        raise InputError(f"--truth {file}: no such file; check the path")
     try:
-        if file.stat().st_size > MAX_BYTES:
-            raise ValueError(f"{file.stat().st_size} bytes")
+        if (size := file.stat().st_size) > MAX_BYTES:
+            raise ValueError(f"{size} bytes")
         numbers = _numbers(file)
         if numbers.size not in (12, 16):
-            raise ValueError(f"{numbers.size} numbers")
+            raise ValueError(counted(numbers.size, "number"))
         T = numbers.astype(np.float64).reshape(-1, 4)
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        reason = " ".join(str(error).split())[:200]
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        reason = " ".join(str(getattr(error, "strerror", None) or error).split())[:200]
         raise InputError(
             f"--truth {file}: no 4 x 4 matrix ({reason}); give 16 numbers, or 12, as text or .npy, or JSON with "
             f"{', '.join(FIELDS)}"
@@ -72,7 +75,10 @@ def _numbers(file: Path) -> NDArray[Any]:
     if file.suffix == ".json":
         content = json.loads(file.read_text(encoding="utf-8-sig"))
         if isinstance(content, dict):
-            content = content[next((name for name in FIELDS if name in content), FIELDS[0])]
+            names = [name for name in FIELDS if name in content]
+            if not names:
+                raise ValueError(f"its fields are {join_names([clean(name) for name in content]) or 'none'}")
+            content = content[names[0]]
         return np.array(content, dtype=np.float64)
     data = file.read_bytes()
     text = data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")

@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.planning.config import RunConfig
 from bench.planning.tasks import ProblemGroup, repeats_and_batch
-from common.text import join_names
+from common.text import counted, join_names
 from methods.core.registry import MethodSpec
 
 MAX_RUNS = 10
@@ -96,13 +96,15 @@ def _csv_rows(file: Path) -> list[dict[str, Any]]:
 def plan(config: RunConfig, groups: list[ProblemGroup], jobs: int, times: RecordedTimes) -> list[str]:
     """Return the lines that describe a run."""
     live = [g for g in groups if not g.skip]
-    lines = [f"problems  {sum(len(g.keys) for g in live)} in {len(live)} groups"]
+    lines = [f"problems  {sum(len(g.keys) for g in live)} in {counted(len(live), 'group')}"]
     lines += [f"  {g.name:40} {f'skipped: {g.skip}' if g.skip else len(g.keys)}" for g in groups]
     rows = [plan_row(config, m, live, times) for m in config.every_method]
     lines += [f"methods   {len(rows)}, calls {sum(r.calls for r in rows)}"]
     lines += [f"  {r.method.text:40} {r.calls:6} calls  {r.outlook}" for r in rows]
     timed = config.timing_rounds * len(config.timing_points)
-    lines.append(f"timing    {timed} calls per method after a warm-up, at most {config.timing_budget_s:g} s per method")
+    lines.append(
+        f"timing    {counted(timed, 'call')} per method after a warm-up, at most {config.timing_budget_s:g} s per method"
+    )
     lines.append(f"time      {estimate_times(config, rows, jobs, times)}")
     return lines
 

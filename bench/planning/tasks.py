@@ -9,6 +9,7 @@ from bench.isolation.protocol import Limits, MethodSetup
 from bench.planning.config import ExtraGrid, RunConfig
 from common.errors import InputError
 from common.kinds import DataKind
+from common.text import counted
 from datasets.base import DataSet, NotEnoughPoints, PairSet
 from datasets.conditions import Clean, ConditionSpec
 from datasets.problems import Problem, ProblemKey, make_problem
@@ -148,7 +149,7 @@ def make_group(config: RunConfig, dataset: DataSetSpec, condition: ConditionSpec
         few = len(source) < config.problems
         pairs = range(min(len(source), config.problems))
         real = tuple(ProblemKey(dataset.text, condition.text, requested, i, config.seed, sampler="none") for i in pairs)
-        remark = (f"{dataset} has {len(source)} pairs, and each is used once",) if few else ()
+        remark = (f"{dataset} has {counted(len(source), 'pair')}, and each is used once",) if few else ()
         domain, remarks = source.domain, (*source.remarks, *remark)
         return ProblemGroup(dataset, condition, requested, requested, domain, real, remarks=remarks, kind=kind)
     skip, points = "", requested

@@ -15,6 +15,7 @@ from bench.report import ranking, recommendation, style
 from bench.report.ranking import Errors, GroupKey, below_floor, display_name
 from bench.report.table import Table, TableCell, fainted
 from bench.report.tables import Row, group_records
+from common.text import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -166,7 +167,7 @@ def time_table(timing: pd.DataFrame, against: bool) -> Table:
         lead = times[0] if len(times) > 1 and times[0] < 0.95 * times[1] else None
         cells = [_time_cell(results[m], lead, paper.get((m, points), "")) for m in names]
         body.append([TableCell(str(points), float(points)), *cells])
-    devices = ", ".join(sorted({f"{r['device']}, {r['threads']} threads" for r in ours.values()}))
+    devices = ", ".join(sorted({f"{r['device']}, {counted(r['threads'], 'thread')}" for r in ours.values()}))
     caption = f"Mean milliseconds for one pair ({devices or 'no times'}); OOM: out of memory." + (
         AGAINST_NOTE if against else ""
     )

@@ -32,6 +32,7 @@ from bench.report.panels import (
 from bench.report.ranking import GroupKey, Ranking, group_title, select_group
 from bench.report.tables import group_records, groups_of
 from common.errors import InputError
+from common.text import counted
 from datasets.conditions import condition
 
 if TYPE_CHECKING:
@@ -244,7 +245,7 @@ def times_of(timing: pd.DataFrame, folder: Path) -> Iterator[FigureJob]:
 
 def _time_job(rows: pd.DataFrame, quantity: str, where: str, stem: Path) -> FigureJob:
     devices = ", ".join(
-        sorted({f"{d}, {n} thread{'s' * (n > 1)}" for d, n in zip(rows["device"], rows["threads"], strict=True)})
+        sorted({f"{d}, {counted(n, 'thread')}" for d, n in zip(rows["device"], rows["threads"], strict=True)})
     )
     where = " · ".join(filter(None, (where, devices)))
     last = rows[rows["x"] == rows["x"].max()].sort_values("time_ms_median")

@@ -26,7 +26,7 @@ from bench.storage.database import ResultsDatabase
 from bench.storage.run_folder import DATABASE_NAME
 from bench.storage.seeds import split_seed
 from common.errors import InputError
-from common.text import join_names
+from common.text import counted, join_names
 from datasets.conditions import condition
 from datasets.problems import Problem, problem_set_sha256
 
@@ -235,7 +235,7 @@ def problem_set_faults(run: RunClaims) -> Iterator[str]:
             if indices != list(range(len(indices))):
                 yield f"{name}: problems are missing among the first {indices[-1] + 1}"
             if not real and len(indices) != run.config["problems"]:
-                yield f"{name}: has {len(indices)} problems; the configuration has {run.config['problems']}"
+                yield f"{name}: has {counted(len(indices), 'problem')}; the configuration has {run.config['problems']}"
         if problem_set_sha256(run.loaded.problems["digest"].iloc[rows]) != claimed.get(name):
             yield f"{name}: its problems have another SHA-256 than the run claims"
 
@@ -252,7 +252,7 @@ def completeness_faults(run: RunClaims) -> Iterator[str]:
         for group in _required_groups(run, method):
             solved_here, required = solved.get((method, group), set()), _required_problems(run, method, group)
             if len(solved_here) != len(required):
-                yield f"{method} has outcomes of {len(solved_here)} problems of {group}, not of {len(required)}"
+                yield f"{method} has outcomes of {counted(len(solved_here), 'problem')} of {group}, not of {len(required)}"
             elif solved_here != required:
                 yield f"{method} lacks an outcome of {min(required - solved_here)}, and has one of {min(solved_here - required)}"
             elif wrong := _wrong_repeats(run, method, group, config.get("repeats", 1) if random.get(method) else 1):
@@ -342,14 +342,14 @@ def _table_differences(name: str, frame: pd.DataFrame, written: pd.DataFrame) ->
     if unknown := [str(c) for c in written if c not in computed]:
         yield f"{name}.csv has the unknown columns {join_names(unknown)}"
     if len(computed) != len(written):
-        yield f"{name}.csv has {len(written)} rows, not {len(computed)}"
+        yield f"{name}.csv has {counted(len(written), 'row')}, not {len(computed)}"
         return
     for column in (c for c in computed if c in written and c not in REQUESTED_COLUMNS):
         different = np.flatnonzero(computed[column].to_numpy() != written[column].to_numpy())
         if len(different):
             row = int(different[0])
             values = f"{written[column].iloc[row]}, not {computed[column].iloc[row]}"
-            yield f"{name}.csv, line {row + 2}, {column}: {values} ({len(different)} rows)"
+            yield f"{name}.csv, line {row + 2}, {column}: {values} ({counted(len(different), 'row')})"
 
 
 REQUESTED_COLUMNS = frozenset(

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import MalformedFile
+from common.text import counted
 
 Array = NDArray[np.float64]
 Columns = dict[str, NDArray[Any]]
@@ -135,7 +136,7 @@ def checked(geometry: Geometry) -> Geometry:
         raise MalformedFile(f"points are not finite, or beyond {MAX_COORDINATE:g}")
     if len(geometry.points) < MIN_POINTS:
         left = f" ({'; '.join(geometry.remarks)})" if geometry.remarks else ""
-        raise MalformedFile(f"has {len(geometry.points)} points, at least {MIN_POINTS} are needed{left}")
+        raise MalformedFile(f"has {counted(len(geometry.points), 'point')}, at least {MIN_POINTS} are needed{left}")
     return geometry
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import MalformedFile
+from common.text import counted
 from datasets.formats.geometry import Columns, Faces, Geometry, mesh, named
 from datasets.formats.numbers import Numbers, split_lists, whitespace_numbers
 
@@ -37,7 +38,8 @@ def read_off(file: Path) -> Geometry:
         raise MalformedFile("declares no numbers of vertices and faces after 'OFF'")
     vertices, faces = int(counts[0]), int(counts[1])
     if vertices + faces > len(lines) - 1:
-        raise MalformedFile(f"header declares {vertices} vertices and {faces} faces, but {len(lines) - 1} lines follow")
+        declared = f"{counted(vertices, 'vertex', 'vertices')} and {counted(faces, 'face')}"
+        raise MalformedFile(f"header declares {declared}, but has {counted(len(lines) - 1, 'line')} after it")
     table = _vertex_table(lines[1 : 1 + vertices], vertices)
     sizes, corners = _off_faces(lines[1 + vertices : 1 + vertices + faces])
     names = _POINT_COLUMNS.get(table.shape[1], []) if header[2] and not header[3] else []
@@ -49,7 +51,9 @@ def _vertex_table(lines: list[bytes], count: int) -> Numbers:
     numbers = whitespace_numbers(b" ".join(lines))
     width = len(numbers) // count if count else 3
     if width < 3 or width * count != len(numbers):
-        raise MalformedFile(f"has {len(numbers)} numbers for {count} vertices, not three or more each")
+        raise MalformedFile(
+            f"has {counted(len(numbers), 'number')} for {counted(count, 'vertex', 'vertices')}, not three or more each"
+        )
     return numbers.reshape(count, width)
 
 
@@ -124,7 +128,7 @@ def read_stl(file: Path) -> Geometry:
         numbers = re.findall(rb"^\s*vertex\s+(.*)$", data, re.MULTILINE | re.IGNORECASE)
         points = _vertex_table(numbers, len(numbers)) if numbers else np.zeros((0, 3))
         if len(points) % 3 or points.shape[1] != 3 or b"endsolid" not in data[-300:].lower():
-            raise MalformedFile(f"ends within a facet, after {len(points)} vertices")
+            raise MalformedFile(f"ends within a facet, after {counted(len(points), 'vertex', 'vertices')}")
     else:
         there = max(len(data) - STL_HEADER, 0) / STL_TRIANGLE
         raise MalformedFile(f"header declares {declared} triangles, but the file holds {there:g}")

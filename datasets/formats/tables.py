@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import MalformedFile
+from common.text import counted
 from datasets.formats.geometry import Geometry, cloud, named, shape_text
 
 MAX_COLUMNS = 20
@@ -89,7 +90,7 @@ def _unnamed_axes(table: NDArray[Any]) -> tuple[list[int], str]:
     """Return the columns of x, y, z of a table without names, and what to remark on them."""
     count = table.shape[1]
     if count < 3:
-        raise MalformedFile(f"has {count} columns, not x, y, z; export three coordinates a row")
+        raise MalformedFile(f"has {counted(count, 'column')}, not x, y, z; export three coordinates a row")
     numbered = [k for k in range(min(count, 4)) if counts_rows(table[:, k])]
     if not numbered or numbered[0] > 2:
         return [0, 1, 2], ""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import MalformedFile
+from common.text import counted
 from datasets.formats.geometry import Geometry
 from datasets.formats.tables import axes_of, counts_rows, from_table
 
@@ -52,7 +53,9 @@ def read_text(file: Path) -> Geometry:
     rows = [_spaced(row, comma) for row in body]
     table, kept, left = _parsed(rows, first)
     if count is not None and count != len(table):
-        raise MalformedFile(f"line {first} announces {count} points, but {len(table)} rows follow")
+        raise MalformedFile(
+            f"line {first} announces {counted(count, 'point')}, but has {counted(len(table), 'row')} after it"
+        )
     names = _names_of(header, comma, table, kept, left)
     remarks = [*([remark] if remark else []), *([left] if left else [])]
     if names and len(names) == table.shape[1] - 1:
@@ -178,7 +181,7 @@ def _parsed(rows: list[str], first: int) -> tuple[NDArray[np.float64], list[int]
     for number, words in cells:
         if len(words) != width:
             raise MalformedFile(
-                f"line {number} has {len(words)} columns, line {cells[0][0]} has {width}; remove or fix it"
+                f"line {number} has {counted(len(words), 'column')}, line {cells[0][0]} has {width}; remove or fix it"
             )
     numeric = [k for k in range(width) if _IS_NUMBER.fullmatch(cells[0][1][k])]
     for number, words in cells:
@@ -216,4 +219,4 @@ def _names_of(
         return words
     if len(words) < count and axes == [0, 1, 2]:
         return [*words, *(f"column_{k + 1}" for k in range(len(words), count))]
-    raise MalformedFile(f"names {len(words)} columns in '{line[:60]}', but has {count}; name each column")
+    raise MalformedFile(f"names {counted(len(words), 'column')} in '{line[:60]}', but has {count}; name each column")

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from common.errors import InputError, unknown
 from common.kinds import DataKind
+from common.text import counted
 from methods.core.base import Cloud, LogUniform, Method, NoSolution, Pose, rigid
 from methods.geometry import fpfh
 from methods.geometry.open3d_bridge import open3d, point_cloud
@@ -113,7 +114,7 @@ def _size(cloud: Cloud, name: str) -> int:
     if len(shape) != 2 or shape[1] != 3:
         raise NoSolution(f"the {name} has shape {shape}, not (N, 3)")
     if shape[0] < 3:
-        raise NoSolution(f"the {name} has {shape[0]} points; a pose needs 3")
+        raise NoSolution(f"the {name} has {counted(shape[0], 'point')}; a pose needs 3")
     return shape[0]
 
 

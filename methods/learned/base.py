@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
+from common.text import counted
 from methods.core.base import Cloud, Method, NoSolution, Pose, Unavailable
 from methods.learned.trained import Trained
 from methods.learned.weights import (
@@ -158,7 +159,9 @@ class Learned(Trained, Method):
 
         least = self.state["net"].config.least_points
         if min(len(source), len(target)) < least:
-            raise NoSolution(f"a cloud has {min(len(source), len(target))} points; the features need {least}")
+            raise NoSolution(
+                f"a cloud has {counted(min(len(source), len(target)), 'point')}; the features need {least}"
+            )
         # Coordinates in rows: sums and products along columns of three take four times as long.
         clouds = [np.array(cloud.T, dtype=np.float64, order="C") for cloud in (source, target)]
         with np.errstate(invalid="ignore"):  # of infinite coordinates

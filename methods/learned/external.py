@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from common.text import counted
 from methods.core.base import Method, NoSolution, Pose, Unavailable
 from methods.geometry.compatibility import best_hypothesis, refined
 from methods.geometry.features import nearest_rotation, unit_pair
@@ -106,7 +107,7 @@ class ExternalMethod(Method):
             rows = matches(source[1], target[1], mutual=True)
         self.note(matches=len(rows))
         if len(rows) < 3:
-            raise NoSolution(f"{len(rows)} mutual matches; a pose needs 3")
+            raise NoSolution(f"{counted(len(rows), 'mutual match', 'mutual matches')}; a pose needs 3")
         solver = Sc2Pcr()
         rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), solver.limit)).astype(np.intp)]
         with self.stage("solve"):

@@ -324,7 +324,7 @@ def test_stanford_poses_are_read_with_the_rotation_transposed(tmp_path):
         lines.append(f"bmesh {name}.ply {' '.join(map(str, [*pose[:3, 3], *quaternion]))}")
     (folder / "thing.conf").write_text("\n".join(lines))
     dataset = open_data("stanford", tmp_path)
-    assert len(dataset) == 3 and "1 scans that its .conf lists are not on disk" in dataset.remarks[0]
+    assert len(dataset) == 3 and "1 scan of its .conf is not on disk" in dataset.remarks[0]
     for index in range(3):
         problem = real(dataset, index)
         assert residual(problem) < 1e-5 and problem.tags["overlap"] > 0.99
@@ -456,7 +456,7 @@ def test_what_is_wrong_in_a_file_names_field_and_row(tmp_path, change, says):
 def test_bad_rows_are_left_out_if_asked(tmp_path):
     write_pairs(tmp_path / "bad.h5", transform=REFLECTED)
     dataset = open_data("pairs[path=bad.h5,skip_bad=true]", tmp_path)
-    assert len(dataset) == 4 and "1 rows are left out" in dataset.remarks[0]
+    assert len(dataset) == 4 and "left out 1 row: " in dataset.remarks[0]
 
 
 def test_a_truncated_file_is_one_line(tmp_path):
@@ -495,7 +495,7 @@ def test_a_tree_of_meshes_and_clouds(mixed, tmp_path):
 
 def test_units_are_kept_and_small_clouds_left_out_if_asked(mixed, tmp_path):
     dataset = open_data("folder[path=mine,unit=false,min_points=1000]", tmp_path)
-    assert dataset.fixed_points is None and "1 clouds have fewer than 1000 points" in dataset.remarks[0]
+    assert dataset.fixed_points is None and "left out 1 cloud of fewer than 1000 points" in dataset.remarks[0]
     box = dataset.shape("test", 1).samples(500, 1, rng("s"))[0]
     np.testing.assert_allclose([box.min(0), box.max(0)], [(4.5, 4, 3.5), (5.5, 6, 6.5)], atol=0.05)
 
@@ -525,7 +525,7 @@ def test_hidden_files_and_descriptions_are_left_out_and_remarks_are_counted(mixe
         np.savetxt(mixed / f"{name}.txt", np.hstack([rng(name).random((60, 3))] * 2), delimiter=",")
     dataset = open_data("folder[path=mine]", tmp_path)
     assert len(dataset.labels("test")) == 5
-    assert "1 text files hold no points and are left out, such as" in dataset.remarks[0]
+    assert "left out 1 text file without points, such as" in dataset.remarks[0]
     assert "box_info.txt" in dataset.remarks[0]
     assert dataset.remarks[1] == "2 files, the first a.txt: columns 1, 2, 3 of 6 are x, y, z"
 

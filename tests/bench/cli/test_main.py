@@ -154,7 +154,7 @@ def test_data_leaves_out_bad_files_if_asked_and_prints_how_many(tmp_path, capsys
     assert "b.xyz: line 2 has 2 columns" in (error := capsys.readouterr().err) and "or give --skip-bad" in error
     assert main.main([*arguments, "--skip-bad"]) == 0
     output = capsys.readouterr().out
-    assert "1 objects in 1 categories, ready" in output and "1 file is left out, the first because of:" in output
+    assert "1 object in 1 category, ready" in output and "1 file is left out, the first because of:" in output
 
 
 @pytest.mark.parametrize(

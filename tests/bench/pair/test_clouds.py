@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
+from scipy.spatial.transform import Rotation
 
 from bench.pair import clouds
 from common.keys import rng
@@ -39,6 +40,17 @@ def test_sizes_spacings_and_limits_by_their_definitions():
     scans = clouds.Scans(None, None, 1.0, (blank, blank), 8.0, 0.3, 3.0)
     assert (scans.near, scans.alike, scans.comparable) == (pytest.approx(0.6), pytest.approx(0.4), True)
     assert replace(scans, spacing=0.5).alike == 0.5 and not replace(scans, ratio=3.01).comparable
+
+
+def test_the_largest_rotation_that_counts_as_equal_moves_the_points_by_the_limit():
+    points = rng("turned").normal(size=(500, 3)) * (5.0, 0.6, 0.3)
+    scans = clouds.Scans(clouds.Cloud(None, None, points, False), None, 1.0, (np.zeros(3),) * 2, 4.0, 0.1)
+    centred = points - points.mean(axis=0)
+    axis = np.linalg.eigh(centred.T @ centred)[1][:, 2]
+    moved = Rotation.from_rotvec(np.radians(scans.alike_deg) * axis).apply(centred)
+    assert np.sqrt(((moved - centred) ** 2).sum(axis=1).mean()) == pytest.approx(scans.alike)
+    for near in (np.outer(np.arange(9.0), (1, 0, 0)), 0.01 * points):
+        assert replace(scans, source=replace(scans.source, thin=near)).alike_deg == pytest.approx(180)
 
 
 def test_clouds_far_apart_are_centred_each_and_poses_are_converted_back():

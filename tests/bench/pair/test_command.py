@@ -1,6 +1,8 @@
 """`bench.py pair` on two files."""
 
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +10,12 @@ import pytest
 
 from bench.cli import main
 from bench.pair import figure
-from bench.pair.command import _fitting
+from bench.pair.clouds import open_scans
+from bench.pair.command import _fitting, describe_scans
 from bench.pair.files import write_moved
 from datasets import formats
 from datasets.formats import Faces
+from datasets.formats.reading import READERS
 from tests.bench.pair.synthetic_pair import T, shell
 
 PLUGINS = Path(__file__).parents[1] / "plugins"
@@ -30,11 +34,11 @@ def call(*arguments, expect=0):
     assert main.main(["pair", *map(str, arguments), "--plugins", str(PLUGINS)]) == expect
 
 
-def test_a_second_pair_leaves_nothing_of_the_first_and_no_file_of_others_is_touched(files, capsys):
+def test_a_second_call_leaves_nothing_of_the_first_and_no_file_of_others_is_touched(files, capsys):
     cloud = np.loadtxt("a.xyz")
-    np.savetxt("holes.xyz", np.vstack([np.full((5, 3), np.nan), cloud]))
-    call("holes.xyz", "b.ply", "--methods", "good", "identity", "--points", 100, "--out", "o")
-    assert "holes.xyz: left out 5 of 905 rows of NaN (nothing was measured there)" in capsys.readouterr().out
+    np.savetxt("a.xyz", np.vstack([np.full((5, 3), np.nan), cloud]))
+    call("a.xyz", "b.ply", "--methods", "good", "identity", "--points", 100, "--out", "o")
+    assert "a.xyz: left out 5 of 905 rows of NaN (nothing was measured there)" in capsys.readouterr().out
     (files / "o" / "poses" / "mine.txt").write_text("mine")
     call("a.xyz", "b.ply", "--methods", "bad_exit", "identity", "--points", 100, "--out", "o")
     assert sorted(f.name for f in (files / "o" / "poses").iterdir()) == ["identity.txt", "mine.txt"]
@@ -168,6 +172,76 @@ def test_bad_input_is_one_line(files, capsys, arguments, message):
     call(*arguments, expect=2)
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+def test_same_names_in_another_folder_keep_the_earlier_results(surfaces, capsys):
+    (surfaces / "other").mkdir()
+    np.savetxt("other/a.xyz", shell(key=2))
+    options = ["b.xyz", "--methods", "identity", "--points", 100]
+    call("a.xyz", *options)
+    written = {file: file.read_bytes() for file in (surfaces / "pairs").rglob("*") if file.is_file()}
+    assert "these are written to" not in capsys.readouterr().out
+    call("other/a.xyz", *options)
+    assert "pairs/a-b has the results of a.xyz and b.xyz; these are written to pairs/a-b-2\n" in capsys.readouterr().out
+    assert all(file.read_bytes() == content for file, content in written.items())
+    content = json.loads((surfaces / "pairs" / "a-b-2" / "poses.json").read_text())
+    assert content["source"] == "other/a.xyz" and content["source_uri"] == (surfaces / "other" / "a.xyz").as_uri()
+    call("other/a.xyz", *options, "--out", "pairs/a-b", expect=2)
+    output = capsys.readouterr()
+    assert output.err == (
+        "bench.py: --out pairs/a-b: has the results of a.xyz and b.xyz; give another folder, or remove it\n"
+    )
+    assert not output.out and sorted(f.name for f in (surfaces / "pairs").iterdir()) == ["a-b", "a-b-2"]
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ("a.xyz", "a.xyz: is a file; give another folder"),
+        ("a.xyz/o", "a.xyz/o: a part of this path is a file and not a folder; use another path"),
+        ("taken", "taken/poses: is a file; give another folder"),
+        ("o" * 300, "the name is too long; use a shorter one"),
+    ],
+)
+def test_a_folder_that_cannot_be_written_is_refused_before_the_first_method(surfaces, capsys, out, message):
+    (surfaces / "taken").mkdir()
+    (surfaces / "taken" / "poses").touch()
+    call("a.xyz", "b.xyz", "--methods", "identity", "--points", 100, "--out", out, expect=2)
+    output = capsys.readouterr()
+    assert message in output.err and output.err.count("\n") == 1 and "1 of 1" not in output.out
+
+
+def test_a_name_that_is_not_utf_8_is_registered_and_shown_with_a_replacement(surfaces, capsys):
+    name = os.fsdecode(b"int\xe9.xyz")
+    try:
+        Path("a.xyz").rename(name)
+    except OSError:
+        pytest.skip("the file system has UTF-8 names only")
+    truth = Path(name).with_suffix(".txt")
+    np.savetxt(truth, T)
+    call(name, "b.xyz", "--methods", "identity", "--points", 100, "--truth", truth)
+    assert "int\ufffd.xyz: 900 points" in capsys.readouterr().out
+    folder = surfaces / "pairs" / "int--b"
+    content = json.loads((folder / "poses.json").read_text(encoding="utf-8"))
+    assert content["source"] == "int\ufffd.xyz" and content["source_uri"].endswith("/int%E9.xyz")
+    assert "int\ufffd.xyz on b.xyz" in (folder / "report.html").read_text(encoding="utf-8")
+    assert (folder / "picture.png").is_file() and (folder / "table.csv").is_file()
+
+
+def test_lengths_are_printed_with_three_significant_digits(tmp_path):
+    for name in "ab":
+        np.save(tmp_path / f"{name}.npy", 0.05 * shell())
+    scans = replace(open_scans((tmp_path / "a.npy", tmp_path / "b.npy"), 400, None), size=0.1977, spacing=0.001436)
+    assert describe_scans(scans)[1] == (
+        "size about 0.198 (perhaps metres); distance between neighbours 0.00144; points within 0.00287 count as overlapping"
+    )
+
+
+def test_help_names_every_suffix_that_can_be_read(capsys):
+    with pytest.raises(SystemExit):
+        main.main(["pair", "--help"])
+    words = capsys.readouterr().out.split()
+    assert [suffix for suffix in READERS if suffix[1:] not in words] == []
 
 
 @pytest.mark.parametrize(

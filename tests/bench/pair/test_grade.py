@@ -58,6 +58,17 @@ def test_right_poses_of_several_families_are_a_consensus_and_a_wrong_one_alone_i
     assert none.grade.name == grade.NONE and none.candidate is None and none.grade.probability == 0
 
 
+def test_all_families_that_agree_are_stated_though_more_than_four_count_as_four(tmp_path):
+    poses = [(f"family {i}", T) for i in range(6)] + [(f"other {i}", wrong(1)) for i in range(5)]
+    result = graded(scans(tmp_path), poses)
+    stated = result.grade.evidence
+    assert (stated.witnesses, stated.rivals) == (6, 5) == (result.consensus.witnesses, 5)
+    four = replace(stated, witnesses=grade.MOST_WITNESSES, rivals=grade.MOST_WITNESSES)
+    assert stated.features() == four.features() and four.features()["witnesses"] == 4
+    model = grade.calibration()
+    assert result.grade.probability == model.probability(four) > model.probability(replace(four, witnesses=3))
+
+
 @pytest.mark.parametrize("copies", [1, 5])
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_copies_of_a_family_do_not_raise_the_grade(tmp_path, number, copies):
@@ -144,9 +155,9 @@ def test_the_evidence_is_that_of_the_best_pose_of_the_group(tmp_path):
     poses = np.array([T, wrong(1), wrong(2)])
     fits = [Fit(0.9, 0.7, 0.1, 0.6 * pair.spacing), Fit(0.5, 0.3, 0.1, 9.0 * pair.spacing), Fit(0.1, 0.1, 0.1, 0.1)]
     for best, group, other, counts in (
-        (0, Consensus((0,), 9, 0), Consensus((1, 2), 2, 1), (4, 2)),
+        (0, Consensus((0,), 9, 0), Consensus((1, 2), 2, 1), (9, 2)),
         (1, Consensus((1,), 3, 1), None, (3, 0)),
-        (0, Consensus((0,), 1, 0), Consensus((1,), 7, 1), (1, 4)),
+        (0, Consensus((0,), 1, 0), Consensus((1,), 7, 1), (1, 7)),
     ):
         found, free = grade.gather(pair, poses, fits, group, other)
         expected = freedom(poses[best], pair.source.thin, pair.target.thin, pair.near)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from markupsafe import escape
 from matplotlib.figure import Figure
 from rich.console import Console
 from scipy.spatial.transform import Rotation
@@ -112,10 +113,31 @@ def test_the_verdict_names_grade_overlap_probability_and_open_motions(result, sc
     assert evaluate(scans, [], None).verdict() == "No method found a pose. Grade: none."
 
 
+def test_what_agreement_means_is_stated_and_how_far_poses_that_agree_are_apart(result, scans):
+    turned = T.copy()
+    turned[:3, :3] = T[:3, :3] @ Rotation.from_rotvec((0.1, 0, 0)).as_matrix()
+    rows = [registration("exact", "e", T), registration("turned", "t", turned), registration("wrong", "w", WRONG)]
+    other = evaluate(scans, rows, None)
+    first, *_ = other.ranked()
+    angles = {row.method: other.row(row)["candidate_deg"] for row in rows}
+    assert angles[first.method] == 0 and max(angles["exact"], angles["turned"]) == pytest.approx(np.degrees(0.1))
+    farthest = float(other.agreement.distance[0, 1])
+    limit = (
+        f"Poses agree if they move the source's points to within {significant(scans.alike)} (root mean square) of where one pose "
+        f"of the group moves them; a rotation alone may differ by up to {number(scans.alike_deg, 1)}°."
+    )
+    assert other.tolerance() == (
+        f"{limit} Those that agree with {first.method} differ from it by up to 5.7° and {significant(farthest)}."
+    )
+    assert evaluate(scans, rows[:1], None).tolerance() == evaluate(scans, [], None).tolerance() == limit
+    assert np.isnan(result.row(result.registrations[0])["candidate_deg"])
+
+
 def test_the_page_shows_rows_matrix_and_pose_as_text(result):
     heads, *rows = page.table_rows(result)
     shown = ["method", "status", "ms", "overlap", "residual", "device", "error °", "error shift", "error rmse"]
-    assert heads == [*shown, "agrees", "reported confidence", "message"]
+    ending = ["agrees", "from first °", "reported confidence", "message"]
+    assert heads == [*shown, *ending]
     for cells, ranked in zip(rows, result.ranked(), strict=True):
         row = result.row(ranked)
         expected = [row["method"], row["status"], "12.5"]
@@ -124,10 +146,11 @@ def test_the_page_shows_rows_matrix_and_pose_as_text(result):
             significant(row["residual"]),
             row["device"],
         ]
-        expected += [number(row[name]) for name in ("rre_deg", "shift", "rmse")]
-        assert cells == [*expected, "yes" if row["consensus"] else "", row["confidence"], row["message"]]
+        expected += [number(row["rre_deg"]), *(significant(row[name]) for name in ("shift", "rmse"))]
+        expected += ["yes" if row["consensus"] else "", number(row["candidate_deg"])]
+        assert cells == [*expected, row["confidence"], row["message"]]
     plain = evaluate(result.scans, [registration("exact", "e", T)], None)
-    assert page.table_rows(plain)[0] == [*shown[:5], "agrees", "reported confidence", "message"]
+    assert page.table_rows(plain)[0] == [*shown[:5], *ending]
     lines = page.pose_lines(result)
     assert np.array([line.split() for line in lines], dtype=float) == pytest.approx(result.candidate.pose, abs=1e-6)
     assert len({len(line) for line in lines}) == 1 and "-0.000000" not in " ".join(lines)
@@ -136,9 +159,10 @@ def test_the_page_shows_rows_matrix_and_pose_as_text(result):
     assert page.pose_lines(none) == [] and page.pose_title(none) == ""
     angles, shifts = result.agreement.angle_deg, result.agreement.shift
     matrix = page._matrix(result)
-    assert all(matrix[i][j] == f"{number(angles[i, j], 1)}° {number(shifts[i, j])}" for i, j in np.ndindex(4, 4))
+    assert all(matrix[i][j] == f"{number(angles[i, j], 1)}° {significant(shifts[i, j])}" for i, j in np.ndindex(4, 4))
     text = page.render(result)
-    assert all(name in text for name in ("a.npy", "b.npy", "wrong", "exit code 3", number(result.scans.size)))
+    assert all(name in text for name in ("a.npy", "b.npy", "wrong", "exit code 3", significant(result.scans.size)))
+    assert str(escape(result.tolerance())) in text
 
 
 def test_the_3d_view_moves_the_centred_source_by_each_pose(result):
@@ -205,6 +229,7 @@ def test_files_have_every_pair_of_poses_and_null_for_what_is_unknown(result):
         "spacing": scans.spacing,
         "near": scans.near,
         "alike": scans.alike,
+        "alike_deg": scans.alike_deg,
         "source_factor": 1.0,
     }
     assert {name: content[name] for name in expected} == expected

@@ -62,7 +62,12 @@ REFUSED = {
     "fewer.txt": ("1 0 0 0 1 0 0 0 1", "no 4 x 4 matrix (9 numbers)"),
     "word.txt": ("rotation 1 0 0", "no 4 x 4 matrix (the word 'rotation')"),
     "bad.json": ("{", "no 4 x 4 matrix"),
-    "other.json": ('{"R": 1}', "no 4 x 4 matrix"),
+    "other.json": ('{"R": 1}', "no 4 x 4 matrix (its fields are R); give 16 numbers"),
+    "empty.json": (
+        "{}",
+        "(its fields are none); give 16 numbers, or 12, as text or .npy, or JSON with T_target_source,",
+    ),
+    "one.txt": ("1", "no 4 x 4 matrix (1 number)"),
     "binary.npy": ("x", "no 4 x 4 matrix"),
 }
 
@@ -84,6 +89,16 @@ def test_a_single_number_that_is_not_finite_is_refused(tmp_path, value):
         (tmp_path / "t.json").write_text(json.dumps(matrix.tolist()))
         with pytest.raises(InputError, match=r"t\.json: the matrix is not (finite|rigid: its last row)"):
             read_truth(tmp_path / "t.json")
+
+
+def test_a_missing_file_and_a_folder_are_named_as_such(tmp_path):
+    for file, message in (
+        (tmp_path / "nope.json", "nope.json: no such file; check the path"),
+        (tmp_path, "(Is a directory)"),
+    ):
+        with pytest.raises(InputError) as error:
+            read_truth(file)
+        assert message in str(error.value) and "Errno" not in str(error.value)
 
 
 def test_the_inverse_is_suggested_only_if_the_clouds_fit_by_it(tmp_path):

@@ -38,7 +38,7 @@ def test_vertices_of_a_mesh_and_a_cloud_of_one_point_are_kept():
 
 
 def test_a_cloud_of_zeros_only_and_infinite_points_are_refused():
-    with pytest.raises(MalformedFile, match=r"has 1 points, at least 3 are needed \(left out 9 of 10 rows 0 0 0"):
+    with pytest.raises(MalformedFile, match=r"has 1 point, at least 3 are needed \(left out 9 of 10 rows 0 0 0"):
         checked(cloud(np.vstack([np.zeros((9, 3)), np.ones((1, 3))])))
     with pytest.raises(MalformedFile, match="not finite"):
         checked(cloud(np.vstack([POINTS, np.full((1, 3), np.inf)])))

@@ -37,7 +37,7 @@ def test_polygons_colours_and_relative_indices_are_read(tmp_path, name):
         (
             "a.off",
             "OFF\n1000000000 1 0\n" + CORNERS,
-            "header declares 1000000000 vertices and 1 faces, but 4 lines follow",
+            "header declares 1000000000 vertices and 1 face, but has 4 lines after it",
         ),
         ("a.off", "OFF\n-3 -1 0\n" + CORNERS, "declares no numbers of vertices and faces"),
         ("a.off", "OFF\n4 1 0\n" + CORNERS + "1000000000 0 1 2\n", "has a face with fewer corners than it declares"),
@@ -46,7 +46,7 @@ def test_polygons_colours_and_relative_indices_are_read(tmp_path, name):
         ("a.obj", "v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2\n", "has no face of three or more vertices"),
         ("a.off", "OFF\n4 1 0\n" + CORNERS + "2 0 1\n", "has no face of three or more vertices"),
         ("a.obj", "nothing\n", "has no line 'v x y z'"),
-        ("a.stl", "solid x\nfacet normal 0 0 0\nouter loop\nvertex 0 0 0\n", "ends within a facet, after 1 vertices"),
+        ("a.stl", "solid x\nfacet normal 0 0 0\nouter loop\nvertex 0 0 0\n", "ends within a facet, after 1 vertex"),
         ("a.stl", "\0" * 84 + "x" * 50, "header declares 0 triangles, but the file holds 1"),
     ],
 )

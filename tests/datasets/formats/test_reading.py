@@ -42,7 +42,7 @@ def test_an_obj_of_several_objects_and_unknown_materials_is_one_mesh(tmp_path):
         ("a.xyz", "# x y z\n", "has 0 points, at least 3 are needed"),
         ("a.txt", "a,b,c\n1,2,3\n", "has columns a, b, c, none x, y, z; name three of them x y z"),
         ("a.txt", "airplane_0001\nairplane_0002\n", "begins with 'airplane_0001', not with rows of numbers"),
-        ("a.csv", "1,2,3\n", "has 1 points, at least 3 are needed"),
+        ("a.csv", "1,2,3\n", "has 1 point, at least 3 are needed"),
         ("a.xyz", "1 2 3\n4 5 6\n", "has 2 points, at least 3 are needed"),
         ("a.xyz", "1 2\n3 4\n5 6\n", "has 2 columns, not x, y, z"),
         ("a.xyz", "1 2 3\n4 nan 6\n7 8 9\n", "not finite"),
@@ -67,7 +67,7 @@ def test_rows_of_a_cloud_that_a_camera_left_empty_are_no_points(tmp_path):
     assert points.points.tolist() == [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
     assert points.remarks == ("left out 2 of 5 rows of NaN (nothing was measured there)",)
     file.write_text("nan nan nan\n1 2 3\n")
-    with pytest.raises(InputError, match="has 1 points, at least 3 are needed"):
+    with pytest.raises(InputError, match="has 1 point, at least 3 are needed"):
         formats.read(file)
 
 

@@ -90,7 +90,7 @@ def test_colours_are_kept_by_their_names(tmp_path):
     [
         ("1,234.5 2,345.6 3,456.7\n" * 4, "has numbers such as 1,234.5; write numbers with a point"),
         ("0,31,0,25,1,205\n" * 4, "has commas that may separate decimals or columns"),
-        ("31\n" + lines(POINTS), "line 1 announces 31 points, but 30 rows follow"),
+        ("31\n" + lines(POINTS), "line 1 announces 31 points, but has 30 rows after it"),
         (lines(np.arange(30), POINTS[:, :2]), "column 1 of 3 numbers the rows (0 … 29)"),
         ("lat lon alt\n" + lines(POINTS), "has columns lat, lon, alt, none x, y, z"),
         ("1 2 3\n4 5\n7 8 0\n", "line 2 has 2 columns, line 1 has 3"),

@@ -169,8 +169,12 @@ def test_code_that_cannot_be_imported_makes_the_method_unavailable(clone, tmp_pa
         build(clone).setup("cpu", 0, "rooms")
 
 
-def test_buffer_x_refuses_the_cpu():
+@pytest.mark.parametrize("clone", ["buffer_x"], indirect=True)
+def test_buffer_x_refuses_the_cpu_once_it_has_code_and_weights(clone, monkeypatch):
     with pytest.raises(Unavailable, match="--device cuda"):
+        build("buffer_x").setup("cpu", 0, "rooms")
+    monkeypatch.delenv("BUFFER_X_FOLDER")
+    with pytest.raises(Unavailable, match="needs the authors' code and weights"):
         build("buffer_x").setup("cpu", 0, "rooms")
 
 
