@@ -18,7 +18,7 @@ from bench.pair.result import PairResult, evaluate
 from bench.pair.truth import inverse_remark, read_truth
 from bench.report.style import number
 from common.errors import InputError, storage_error
-from common.files import write_atomically
+from common.files import make_folder, write_atomically
 from common.kinds import DataKind
 from methods.core.registry import MethodRegistry
 
@@ -175,7 +175,7 @@ def write(result: PairResult, folder: Path, inputs: Sequence[Path], console: Con
         InputError: the folder cannot be written.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         write_files(result, folder, inputs)
         figure.draw(result, folder / "picture.png")
         write_atomically(folder / "report.html", page.render(result))
