@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from common.errors import storage_error
+from common.errors import StorageError, storage_error
 
 
 @contextmanager
@@ -26,6 +26,22 @@ def atomic_path(path: Path) -> Iterator[Path]:
             shutil.rmtree(temporary, ignore_errors=True)
         else:
             temporary.unlink(missing_ok=True)
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder and those above it, unless it exists.
+
+    Raises:
+        StorageError: the file system takes no such folder, or refuses it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileNotFoundError as error:  # such as below /proc
+        raise StorageError(f"{folder}: no folder can be created there; use another one") from error
+    except OSError as error:
+        if reported := storage_error(error, folder):
+            raise reported from error
+        raise
 
 
 def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> Path:

@@ -78,6 +78,15 @@ class Discovery:
     remarks: dict[str, str] = field(default_factory=dict)
     described: dict[Source, list[dict[str, Any]]] = field(default_factory=dict)
 
+    def files_without(self, base: str) -> dict[str, str]:
+        """Return by name what is wrong with the files of a user's folder that have no plug-in, if they are used as one.
+
+        Args:
+            base: the class that a plug-in is derived from, for messages.
+        """
+        why = f"defines no complete class derived from {base}; add one, or give another name"
+        return {s.name: f"{s.origin}: {why}" for s in self.sources if s.file and not self.described.get(s)}
+
     def index(self, plugins: Iterable[tuple[str, Source, T]], kind: str) -> tuple[dict[str, T], dict[str, str]]:
         """Map names to plug-ins; of several with one name, the first is used.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -108,7 +109,8 @@ def instantiate(cls: type[T], spec: Spec, defaults: Mapping[str, Any], kind: str
         kind: what the name means in error messages, such as "method".
 
     Raises:
-        InputError: a parameter does not exist, has the wrong type, or is out of range.
+        InputError: a parameter does not exist, has the wrong type, is not finite, or is out of range. A number may be infinite
+            if the class attribute `may_be_infinite` names its parameter.
 
     >>> @dataclasses.dataclass
     ... class Icp:
@@ -118,31 +120,64 @@ def instantiate(cls: type[T], spec: Spec, defaults: Mapping[str, Any], kind: str
     Icp(trim=0.3, steps=4)
     """
     hints = get_type_hints(cls)
-    fields = {f.name for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
+    fields = {f.name: f.default for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
     values = dict(defaults)
+    infinite = getattr(cls, INFINITE, ())
     for key, text in spec.given.items():
         if key not in fields:
             raise unknown(f"parameter of {kind} {spec.name}", key, fields)
-        values[key] = _convert(text, hints[key], f"{kind} {spec.name}: parameter {key}")
+        parameter = _Parameter(f"{kind} {spec.name}", spec.name, key, values.get(key, fields[key]), key in infinite)
+        values[key] = _convert(text, hints[key], parameter)
     try:
         return cls(**values)
     except ValueError as error:
         raise InputError(f"{kind} {spec.name}: {error}") from error
 
 
-def _convert(text: str, hint: Any, field: str) -> Any:
-    """Convert a text to the type of a field; `field` names it in errors."""
+INFINITE = "may_be_infinite"
+"""Class attribute with the names of the parameters for which `inf` has a meaning, such as no limit."""
+
+
+@dataclass(frozen=True)
+class _Parameter:
+    """Parameter for error messages: owner, name to write, key, default, and whether it may be infinite."""
+
+    owner: str
+    name: str
+    key: str
+    default: Any
+    may_be_infinite: bool
+
+    def refusal(self, text: str, what: str, example: float) -> InputError:
+        """Return the error of a value that is not `what`, with the default, or else `example`, as an example."""
+        is_number = type(self.default) in (int, float) and math.isfinite(self.default)
+        shown = f"{self.name}[{self.key}={self.default if is_number else example}]"
+        return InputError(f"{self.owner}: parameter {self.key}: '{text}' is not {what}; write such as {shown}")
+
+
+def _convert(text: str, hint: Any, parameter: _Parameter) -> Any:
+    """Convert a text to the type of a parameter."""
     names = str(hint)
     if hint is bool or names == "bool | None":
         if text.lower() in ("true", "yes", "1", "false", "no", "0"):
             return text.lower() in ("true", "yes", "1")
+        field = f"{parameter.owner}: parameter {parameter.key}"
         raise InputError(f"{field}: '{text}' is not true or false; write true or false")
     if text.lower() == "none" and "None" in names:
         return None
-    for number in (int, float):
-        if hint is number or names.startswith(number.__name__ + " |"):
-            try:
-                return number(text)
-            except ValueError:
-                raise InputError(f"{field}: '{text}' is not of type {number.__name__}") from None
-    return text
+    if hint is int or names.startswith("int |"):
+        try:
+            return int(text)
+        except ValueError:
+            raise parameter.refusal(text, "a whole number", 10) from None
+    return _number(text, parameter) if hint is float or names.startswith("float |") else text
+
+
+def _number(text: str, parameter: _Parameter) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise parameter.refusal(text, "a number", 0.5) from None
+    if math.isnan(value) or (math.isinf(value) and not parameter.may_be_infinite):
+        raise parameter.refusal(text, "a finite number", 0.5)
+    return value

@@ -78,6 +78,8 @@ class Clean:
 class Noisy(Clean):
     """As clean, with independent clipped Gaussian noise on each cloud."""
 
+    may_be_infinite: ClassVar[tuple[str, ...]] = ("clip",)
+    """Parameters that may be infinite: without a limit, noise is not clipped."""
     sigma: float = 0.01
     clip: float = 0.05
 

@@ -80,6 +80,8 @@ class DataRegistry:
         name, faults, entries = specs.parse(text).name, self.faults, self.entries
         if name in faults:  # even if another data set has this name, since it is ambiguous
             raise InputError(faults[name])
+        if name not in entries and (reason := _discovered(self.plugins)[2].get(name)):
+            raise InputError(reason)
         if name not in entries:
             raise unknown("data set", name, entries)
         spec = DataSetSpec(text, self, entries[name])
@@ -149,7 +151,7 @@ def _opened(spec: DataSetSpec) -> AnySet:
 
 
 @lru_cache(maxsize=8)
-def _discovered(plugins: Path | None) -> tuple[dict[str, DataEntry], dict[str, str]]:
+def _discovered(plugins: Path | None) -> tuple[dict[str, DataEntry], dict[str, str], dict[str, str]]:
     discovery = discover("datasets", GROUP, plugins)
     offers: list[tuple[str, Source, DataEntry]] = []
     for source in discovery.sources:
@@ -160,4 +162,4 @@ def _discovered(plugins: Path | None) -> tuple[dict[str, DataEntry], dict[str, s
         else:
             facts = [facts_of(classes[-1])] if (classes := classes_of(source)) else []
         offers += [(source.name, source, DataEntry(source, entry)) for entry in facts]
-    return discovery.index(offers, "data set")
+    return *discovery.index(offers, "data set"), discovery.files_without("DataSet or PairSet (datasets.base)")

@@ -53,6 +53,7 @@ class Icp(Method):
     kind = "local"
     local = True
     requires = ("open3d",)
+    may_be_infinite = ("distance",)
     search = {
         "trim": (0.0, 0.1, 0.2, 0.3, 0.5),
         "iterations": (50, 100, 200),

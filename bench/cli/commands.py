@@ -161,6 +161,7 @@ def _draw(flags: argparse.Namespace) -> None:
     from bench.report import command, gaussians
     from bench.report.replay import ProblemReplay
     from bench.report.style import slug
+    from common.files import make_folder
 
     folder = command.folder_of(Path(flags.run))
     run_data = command.read(folder)
@@ -168,7 +169,7 @@ def _draw(flags: argparse.Namespace) -> None:
     method = flags.method or gaussians.first_method(run_data, replay.catalog.methods)
     stem = flags.out or command.REPORTS / folder.name / "figures" / f"gaussians_{slug(method, flags.problem[0])}"
     job = gaussians.drawn_job(run_data, replay, method, flags.problem, stem)
-    stem.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(stem.parent)
     for file in job.draw().files:
         print(file)
 

@@ -11,7 +11,7 @@ import re
 import shlex
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -30,12 +30,10 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 MAX_DATASET_CHARACTERS = 60
 """Maximum length of the data sets' part in the default name of a run."""
-MAX_JOBS = 1024
-"""Maximum number of worker processes."""
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
 SKIP_BAD_HELP = "leave out files that cannot be read, instead of stopping"
-NOT_IN_CONFIG = {"handler", "command", "config", "overrides", "source", "target"}
+NOT_IN_CONFIG = {"handler", "command", "config", "overrides", "source", "target", "typed"}
 """Attributes of the parsed flags that a configuration file cannot set."""
 
 
@@ -156,7 +154,7 @@ def _with_config(parser: Parser, command: Parser, typed: list[str], flags: argpa
         merged = parser.parse_args([typed[0], *content.arguments(known), *typed[1:]])
     except InputError as error:  # the command line was parsed before without error, so the file is wrong
         raise InputError(str(error) if "config" in str(error) else f"--config {flags.config}: {error}") from error
-    merged.command, merged.overrides = flags.command, content.tables
+    merged.command, merged.overrides, merged.typed = flags.command, content.tables, flags
     return merged
 
 
@@ -362,11 +360,11 @@ def _run(flags: argparse.Namespace) -> None:
     from bench.storage.database import translate_errors
 
     catalog = Catalog.of(flags.data, flags.plugins)
-    run_config = config.from_flags(flags, catalog)
+    run_config = _configured(config.from_flags, flags, catalog)
     if not "".join(flags.methods).strip(" ,"):
         raise InputError("--methods: is empty; give names, or all")
-    if not 1 <= flags.jobs <= MAX_JOBS:
-        raise InputError(f"--jobs: must be 1 to {MAX_JOBS}")
+    if not 1 <= flags.jobs <= config.MAX_JOBS:
+        raise InputError(f"--jobs: must be 1 to {config.MAX_JOBS}")
     if (flags.backend == "dask") != bool(flags.scheduler):
         raise InputError("--backend dask and --scheduler tcp://HOST:PORT go together; give both")
     if flags.dry_run:
@@ -379,6 +377,27 @@ def _run(flags: argparse.Namespace) -> None:
     with translate_errors(folder / run_folder.DATABASE_NAME):
         run.run(run_config, context).close()
     write_report(folder, catalog, console, flags.json, flags.against)
+
+
+def _configured(
+    make: Callable[[argparse.Namespace, Catalog], RunConfig], flags: argparse.Namespace, catalog: Catalog
+) -> RunConfig:
+    """Return the configuration that `make` gives for the flags.
+
+    Raises:
+        InputError: a value is wrong; the message names the configuration file if the command line alone has no such error.
+    """
+    try:
+        return make(flags, catalog)
+    except InputError as error:
+        if not flags.config or str(flags.config) in str(error):
+            raise
+        try:
+            make(flags.typed, catalog)
+        except InputError as own:
+            if str(own) == str(error):
+                raise
+        raise InputError(f"--config {flags.config}: {error}") from error
 
 
 def _run_folder(run_config: RunConfig, flags: argparse.Namespace) -> Path:
@@ -414,7 +433,7 @@ def _export_problems(flags: argparse.Namespace) -> None:
     from bench.planning.catalog import Catalog
     from bench.planning.tasks import make_groups
 
-    groups = make_groups(config.problems_config(flags, Catalog.of(flags.data, flags.plugins)))
+    groups = make_groups(_configured(config.problems_config, flags, Catalog.of(flags.data, flags.plugins)))
     for group in groups:
         if group.skip:
             print(f"{group.name} is skipped: {group.skip}", file=sys.stderr)

@@ -11,6 +11,8 @@ from string import Template
 from bench.planning.config import default_domain
 from bench.storage.environment import ROOT
 from common.errors import InputError
+from common.plugins import RESERVED
+from common.text import join_names
 from methods.core.registry import MethodRegistry
 
 
@@ -57,6 +59,8 @@ def _check_name(name: str, plugins: Path | None) -> None:
         raise InputError(
             f"new {name}: use lower-case letters, digits and _, such as my_method; the name is that of a module"
         )
+    if name in RESERVED:
+        raise InputError(f"new {name}: the name is reserved, as {join_names(list(RESERVED))} are; choose another")
     if name in MethodRegistry(plugins if plugins and plugins.is_dir() else None).entries:
         raise InputError(f"new {name}: a method of that name exists; choose another")
 

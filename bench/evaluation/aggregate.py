@@ -21,7 +21,7 @@ from bench.evaluation.fit import COMPARED, TOLERANCE
 from bench.evaluation.loader import GROUP_COLUMNS, KEY_COLUMNS, POSE_COLUMNS, RunData
 from bench.storage.csv_writer import csv_blocks
 from common.errors import InputError
-from common.files import write_atomically
+from common.files import make_folder, write_atomically
 from common.parallel import parallel_map
 from common.rigid import is_rigid
 
@@ -591,7 +591,7 @@ def write_csvs(frames: dict[str, pd.DataFrame], folder: Path) -> list[Path]:
 
 def begin_csvs(frames: dict[str, pd.DataFrame], folder: Path, rows: int) -> Iterator[Path]:
     """Start `write_csvs` in worker processes if a run has many `rows`, and yield the paths; see `parallel_map`."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     tables = [(folder.absolute() / f"{name}.csv", table) for name, table in frames.items()]
     return parallel_map(_write_csv, tables, rows > LARGE)
 

@@ -13,6 +13,7 @@ from bench.evaluation.aggregate import ENDED, add_success
 from bench.evaluation.clusters import clusters_of
 from bench.evaluation.conventions import Convention
 from bench.evaluation.loader import GROUP_COLUMNS, RunData
+from bench.evaluation.problem_groups import rows_of_groups
 from common.errors import InputError
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def check_same_problems(a: RunData, b: RunData, names: tuple[str, str]) -> list[
 
 
 def _describe_difference(a: RunData, b: RunData, group: str) -> str:
-    counts = [int((run.problems["problem"].str.rsplit("/", n=1).str[0] == group).sum()) for run in (a, b)]
+    counts = [len(rows_of_groups(run).get(group, [])) for run in (a, b)]
     keys = [k for k in ("seed", "sampler", "angles") if a.run["config"].get(k) != b.run["config"].get(k)]
     facts = [f"{k} is {a.run['config'].get(k)} and {b.run['config'].get(k)}" for k in keys]
     if counts[0] != counts[1]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from bench.execution.context import RunContext
@@ -31,7 +32,7 @@ from bench.storage.environment import environment, machine, machine_facts
 from bench.storage.outcome import Outcome, Phase, Status
 from bench.storage.run_json import weights_of
 from common.errors import InputError
-from common.text import counted
+from common.text import counted, join_names
 from datasets.problems import problem_set_sha256
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ PROBLEMS_PER_COMMIT = 100
 CHANGED = "changed since; give --fresh to run again, or another --out to keep the existing outcomes"
 CODE_FORM = 2
 """Form of the stored source hashes; those of another form, by versions with other files, cannot be compared."""
+MAX_REASONS = 5
+"""Maximum number of unavailable methods whose reasons a message lists."""
 MAX_WORKER_LOSSES = 3
 """Workers that may die in a row without any outcome before a run gives up."""
 
@@ -49,18 +52,22 @@ def run(config: RunConfig, context: RunContext) -> ResultsDatabase:
     """Do what remains of a run and return its database.
 
     Raises:
-        InputError: the folder holds a run of another configuration, or data or weights are broken.
+        InputError: the folder holds a run of another configuration, data or weights are broken, or no method can run.
     """
     groups = make_groups(config)
-    database = open_database(config, context)
+    # Nothing is written, or deleted with --fresh, before it is known that a method can run.
+    continued = not context.fresh and (context.folder / run_folder.DATABASE_NAME).exists()
+    database = open_database(config, context) if continued else None
     notes = collect_notes(config, groups, context)
     for note in notes:
         context.console.print(note, highlight=False, soft_wrap=True)
     live = [group for group in groups if not group.skip]
     setups = list(dict.fromkeys(method_setup(config, method, group) for group in live for method in group.methods))
     prepare(setups)
-    _check_problems(database, live, context)
+    _check_problems(database.known_problems() if database else {}, live, context)
     replies = preflight(setups, config.call_limits, context.console)
+    _refuse_without_method(database, config, replies)
+    database = database or open_database(config, context)
     _refuse_other_weights(database, replies, context)
     facts = facts_of_run(config, context, groups, replies)
     known = (database.get("run") or {}).get("machines", {})
@@ -135,6 +142,17 @@ def _refuse_other_weights(database: ResultsDatabase, replies: dict[MethodSetup, 
         raise InputError(f"{context.folder}: the weights of {', '.join(changed)} {CHANGED}")
 
 
+def _refuse_without_method(
+    database: ResultsDatabase | None, config: RunConfig, replies: dict[MethodSetup, Reply]
+) -> None:
+    """Refuse a run in which every method is unavailable, unless it evaluates the control `oracle` or has outcomes already."""
+    if config.oracle or not replies or any(reply.status != Status.UNAVAILABLE for reply in replies.values()):
+        return
+    if database is None or not database.methods_with_outcomes():
+        reasons = dict.fromkeys(f"{setup.method} ({reply.message})" for setup, reply in replies.items())
+        raise InputError(f"--methods: none is available: {join_names(list(reasons), MAX_REASONS, '; ')}")
+
+
 def _setup_notes(replies: dict[MethodSetup, Reply]) -> dict[str, dict[str, Any]]:
     """Return what methods noted when they were set up, by `METHOD on DOMAIN`."""
     return {f"{setup.method} on {setup.domain}": reply.notes for setup, reply in replies.items() if reply.notes}
@@ -170,13 +188,17 @@ def collect_notes(config: RunConfig, groups: list[ProblemGroup], context: RunCon
     return notes
 
 
-def _check_problems(database: ResultsDatabase, groups: list[ProblemGroup], context: RunContext) -> None:
+def _check_problems(known: Mapping[str, bytes], groups: list[ProblemGroup], context: RunContext) -> None:
     """Generate the first stored problem of each group, or the first of all, so that broken data are found before methods start.
+
+    Args:
+        known: digest of each stored problem by id.
+        groups: of problems.
+        context: of the run.
 
     Raises:
         InputError: the stored problem is not the one that is generated now, or the data are broken.
     """
-    known = database.known_problems()
     for group in groups:
         for key in [*(key for key in group.keys if key.id in known), *group.keys][:1]:
             digest = group.problem(key).sha256()

@@ -27,6 +27,8 @@ PRESETS = Path(__file__).parent / "presets"
 RECALL_THRESHOLD = 0.2
 MAX_COUNT = 10_000_000
 """Maximum of everything that is counted, such as problems and points, and of limits in seconds and GB."""
+MAX_JOBS = 1024
+"""Maximum number of worker processes."""
 ORACLE = "oracle"
 """Name of the control whose poses are the ground truth. It is no method: the run itself stores its outcomes."""
 

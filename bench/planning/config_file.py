@@ -10,13 +10,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.planning.config import MAX_COUNT, MAX_JOBS
 from common.errors import InputError, unknown
 from common.text import join_names
 
 _COUNTS, _TEXTS, _NUMBER, _COUNT = "a list of whole numbers", "a list of texts", "a number", "a whole number"
-SWITCH, TEXT, INTEGER, NUMBER = "true or false", "a text", "a whole number, also below 0", "a number, also below 0"
+SWITCH, TEXT, INTEGER, NUMBER = "true or false", "a text", "a whole number", "a number"
 INTEGERS, NUMBERS, TEXTS = "a whole number or a list of them", "a number or a list of them", "a text or a list of texts"
 """Types of the values of flags, in the words of error messages."""
+_TO_MAXIMUM = f"1 to {MAX_COUNT}"
+RANGES = {
+    **dict.fromkeys(("problems", "points", "threads", "repeats", "batch"), _TO_MAXIMUM),
+    **dict.fromkeys(("timeout", "memory-limit"), f"above 0 and at most {MAX_COUNT}"),
+    "timing-rounds": f"0 to {MAX_COUNT}",
+    "jobs": f"1 to {MAX_JOBS}",
+    "angles": "0 to 180",
+    "max-angle": "above 0 and at most 180",
+    "seed": "of at most 64 bits, also below 0",
+    "scale": "above 0",
+}
+"""Flag to the range of its value, in the words of error messages."""
 TABLES: dict[str, dict[str, str] | None] = {
     "limits": None,
     "timing": {"points": _COUNTS, "rounds": _COUNT, "budget_s": _NUMBER},
@@ -81,10 +94,21 @@ class ConfigFile:
             if flag not in known:
                 raise unknown(f"setting of {self.file}", name, known)
             if not _fits(known[flag], value):
-                raise InputError(f"--config {self.file}: field '{name}' is {_shown(value)}; give {known[flag]}")
+                raise InputError(
+                    f"--config {self.file}: field '{name}' is {_shown(value)}; give {wanted(flag, known[flag])}"
+                )
             if value is not False:  # a switch that is off is left out
                 arguments.append(f"--{flag}" if value is True else f"--{flag}={_text(value)}")
         return arguments
+
+
+def wanted(flag: str, kind: str) -> str:
+    """Return what the value of a flag of a type must be, with its range if it has one.
+
+    >>> wanted("timing-rounds", INTEGER), wanted("out", TEXT)
+    ('a whole number, 0 to 10000000', 'a text')
+    """
+    return f"{kind}, {RANGES[flag]}" if flag in RANGES else kind
 
 
 def read(file: Path) -> ConfigFile:
@@ -95,14 +119,14 @@ def read(file: Path) -> ConfigFile:
     """
     try:
         text = file.read_text(encoding="utf-8")
-        content = _of_run(json.loads(text)["config"]) if file.suffix == ".json" else tomllib.loads(text)
+        content = _of_run(_configuration(json.loads(text))) if file.suffix == ".json" else tomllib.loads(text)
     except InputError as error:
         raise InputError(f"--config {file}: {error}") from error
     except OSError as error:
         fix = "give a TOML file or a run.json"
         raise InputError(f"--config {file}: cannot be read ({error.strerror}); {fix}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = " ".join(str(error).split())
+        reason = f"its 'config' has no member {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
         raise InputError(
             f"--config {file}: neither TOML nor a run.json ({reason}); see docs/configuration.md"
         ) from error
@@ -167,6 +191,19 @@ def _shown(value: Any) -> str:
 
 MAX_SHOWN = 40
 """Characters of a wrong value that a message shows."""
+
+
+def _configuration(facts: Any) -> dict[str, Any]:
+    """Return the configuration in the content of a `run.json`.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if not isinstance(facts, dict) or "config" not in facts:
+        raise ValueError("it has no member 'config'")
+    if not isinstance(facts["config"], dict):
+        raise ValueError("its member 'config' is no object")
+    return facts["config"]
 
 
 def _of_run(config: dict[str, Any]) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from bench.report.recommendation import recommend
 from bench.report.replay import ProblemReplay
 from bench.report.selection import best_of_each_kind
 from bench.report.table import Table, escaped
-from common.files import write_atomically
+from common.files import make_folder, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,7 +84,7 @@ def begin_report(
     Returns:
         A function that returns the files written, the HTML page first.
     """
-    options.folder.mkdir(parents=True, exist_ok=True)
+    make_folder(options.folder)
     methods = tuple(sorted(map(str, frames["summary"]["method"].unique())))
     settings = style.Drawing(methods, options.width, options.sheet)
     with style.drawing(settings):

@@ -110,14 +110,29 @@ def open_record(folder: Path) -> ResultsDatabase:
         InputError: the database is missing or invalid, or holds no problems.
     """
     if not (folder / "record.sqlite").is_file():
-        csvs_only = (folder / "run.json").is_file()  # such as the packaged reference run
-        fix = "repeat the run with the command in its run.json" if csvs_only else "give the name or folder of a run"
-        raise InputError(f"{folder}: no record.sqlite; {fix}")
+        raise InputError(_why_no_record(folder))
     record = ResultsDatabase(folder / "record.sqlite", read_only=True)
     if record.get("run") is None:
         record.close()
         raise InputError(f"{folder}: the run stopped before it began; start it again")
     return record
+
+
+def _why_no_record(folder: Path) -> str:
+    """Return why a folder has no results database, and what can be done without it."""
+    if not folder.is_dir():
+        parent = folder.absolute().parent
+        return f"{folder}: no such run; looked in {parent}: give the name or folder of a run"
+    try:
+        again = json.loads((folder / "run.json").read_text(encoding="utf-8"))["command"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return f"{folder}: no record.sqlite; give the name or folder of a run"
+    if not any(folder.glob("*.csv")):
+        return f"{folder}: no record.sqlite; this command makes it again: {again}"
+    return (
+        f"{folder}: no record.sqlite, only run.json and CSVs, which bench.load and publish read (docs/verify.md, Verify a "
+        f"number by hand); this command makes the record again: {again}"
+    )
 
 
 def read(folder: Path) -> RunData:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.evaluation.problem_groups import problem_set_of
 from bench.planning.catalog import Catalog
 from bench.planning.config import configuration_hash, differences
 from bench.report.command import open_record
@@ -18,9 +19,8 @@ from bench.storage.run_folder import DATABASE_NAME
 from bench.storage.run_json import weights_of
 from bench.storage.union import Union
 from common.errors import InputError
-from common.files import atomic_path
+from common.files import atomic_path, make_folder
 from common.text import join_names
-from datasets.problems import problem_set_sha256
 
 JOINED = ("methods", "datasets", "conditions", "points", "timing_points", "more")
 """Lists of a configuration in which parts may differ: the whole run has the entries of all."""
@@ -62,7 +62,7 @@ def merge(folders: Sequence[Path], out: Path, catalog: Catalog) -> list[str]:
     with contextlib.ExitStack() as stack:
         parts = [_read_part(folder, stack) for folder in folders]
         facts = joined_facts(parts)
-        out.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(out.parent)
         with atomic_path(out) as temporary, translate_errors(temporary / DATABASE_NAME):
             _write(temporary, parts, facts)
             return _finish(temporary, parts, catalog)
@@ -201,8 +201,7 @@ def _finish(folder: Path, parts: Sequence[Part], catalog: Catalog) -> list[str]:
     """Mark a joined run as finished if nothing is missing; return what is."""
     claims = claims_of(folder, catalog)
     if len(claims.seeds) > 1:
-        digests = claims.loaded.problems["digest"]
-        sets = {group: problem_set_sha256(digests.iloc[rows]) for group, rows in claims.groups.items()}
+        sets = {group: problem_set_of(claims.loaded, rows) for group, rows in claims.groups.items()}
         _put(folder, "run", claims.loaded.run | {"problem_sets": sets})
     missing = list(completeness_faults(claims))
     missing += [f"{part.name} was stopped before its end" for part in parts if not part.database.get("finished")]

@@ -23,7 +23,7 @@ from bench.report.replay import ProblemReplay, poses_of
 from bench.report.selection import best_of_each_kind
 from bench.report.tables import group_records
 from common.errors import InputError, unknown
-from common.files import write_atomically
+from common.files import make_folder, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,7 +61,7 @@ def write_view(
     if not panels:
         reason = replay.missing.get(replay.key(name).dataset, "its clouds cannot be generated")
         raise InputError(f"{name}: {reason}")
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     stem, drawn = folder / style.slug(name), (([(title, panels)], names, name, ""))
     job = FigureJob(draw_grid, drawn, "grid", f"Aligned clouds · {name}", CAPTION, stem)
     with style.drawing(style.Drawing(tuple(run))):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from bench.report.style import slug
 from bench.report.verify import NOT_SOLVED, Verdict, digests
 from bench.storage import csv_writer
 from common.errors import InputError
-from common.files import write_atomically
+from common.files import make_folder, write_atomically
 from common.specs import split_list
 from common.text import join_names
 from datasets.conditions import condition
@@ -43,10 +43,13 @@ class Entry:
         method, kind: name and kind of the method.
         problems, answered, recall, recall_low, recall_high: as in `summary.csv`.
         error: median error, `rmse_median` in `summary.csv`; None if it is not finite.
-        time_ms: median time of one pair: timed alone at this number of points, else while registering; None if unknown.
+        time_ms: median time of one pair at this number of points, timed alone if `timed_in` names a run, else while
+            registering, beside other processes; None if unknown.
         device, processor: that the time was measured on.
         licence: of the data.
         run, commit, finished: name of the run, version of the benchmark, and time of the run's end.
+        timed_in: run in whose timing phase the method was timed alone: this one, or another one of the same data set, version,
+            processor, device and settings; empty if there is none.
         verified: `verified`, `refused` or `unverified`, also if only the poses of this method were not solved again.
         latest: whether no later run has the method on these problems and this device; refused runs do not count.
     """
@@ -71,6 +74,7 @@ class Entry:
     finished: str
     verified: str
     latest: bool = True
+    timed_in: str = ""
 
     @property
     def few(self) -> bool:
@@ -123,8 +127,10 @@ def publish(folders: Sequence[Path], site: Path, catalog: Catalog, poses: bool =
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise InputError(f"publish: two runs are named {join_names(twice)}; rename a folder")
     _check_site(site)
-    entries = with_latest([entry for run in runs for entry in entries_of(run, catalog)])
-    site.mkdir(parents=True, exist_ok=True)
+    settings = {run.name: tuple(run.facts["config"].get(name) for name in ("threads", "kind")) for run in runs}
+    entries = with_times_alone([entry for run in runs for entry in entries_of(run, catalog)], settings)
+    entries = with_latest(entries)
+    make_folder(site)
     written = [write_atomically(site / "index.html", _index(entries))]
     written += _machine_readable(entries, site)
     for run in runs:
@@ -190,7 +196,8 @@ def entries_of(run: Published, catalog: Catalog) -> Iterator[Entry]:
         group = f"{row['dataset']}/{row['condition']}/{row['points']}"
         if not row["problems"] or group not in facts["problem_sets"]:
             continue
-        ms, device, machine = times.get((row["method"], row["points"]), (row["time_ms_median"], None, None))
+        alone = times.get((row["method"], row["points"]))
+        ms, device, machine = alone or (row["time_ms_median"], None, None)
         yield Entry(
             _task(row["dataset"], row["condition"]),
             group,
@@ -211,6 +218,7 @@ def entries_of(run: Published, catalog: Catalog) -> Iterator[Entry]:
             str(here.get("commit", UNKNOWN)),
             str(facts.get("finished") or ""),
             run.status_of(row["method"]),
+            timed_in=run.name if alone else "",
         )
 
 
@@ -238,6 +246,30 @@ def _finite(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and np.isfinite(value) else None
 
 
+def with_times_alone(entries: list[Entry], settings: Mapping[str, Any]) -> list[Entry]:
+    """Return the rows; those without a time taken alone get the newest one of the same method, data set, points and machine.
+
+    Version and settings must be the same, too. Refused runs and runs of an unknown processor or version lend none.
+
+    Args:
+        entries: the rows.
+        settings: by name of the run, what else changes times, such as the number of threads.
+    """
+
+    def work(e: Entry) -> tuple[Any, ...]:
+        dataset, _, points = e.group.rsplit("/", 2)
+        return e.method, dataset, points, e.device, e.processor, e.commit, settings[e.run]
+
+    in_order = sorted(entries, key=lambda e: (e.finished, e.run))
+    alone = {work(e): e for e in in_order if e.timed_in and e.verified != "refused"}
+    rows = []
+    for entry in entries:
+        known = UNKNOWN not in (entry.processor, entry.commit)
+        other = alone.get(work(entry)) if known and not entry.timed_in else None
+        rows.append(replace(entry, time_ms=other.time_ms, timed_in=other.timed_in) if other else entry)
+    return rows
+
+
 def with_latest(entries: list[Entry]) -> list[Entry]:
     """Return the rows with `latest` set, the best first within each problem set, controls and too few problems last."""
     last: dict[tuple[str, ...], str] = {}
@@ -258,8 +290,7 @@ def with_latest(entries: list[Entry]) -> list[Entry]:
             e.method,
         ),
     )
-    values = [{f.name: getattr(e, f.name) for f in fields(e)} for e in order]
-    return [Entry(**v | {"latest": last.get((v["problem_set"], v["method"], v["device"])) == v["run"]}) for v in values]
+    return [replace(e, latest=last.get((e.problem_set, e.method, e.device)) == e.run) for e in order]
 
 
 def _machine_readable(entries: Sequence[Entry], site: Path) -> list[Path]:

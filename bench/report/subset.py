@@ -31,6 +31,6 @@ def subset(loaded: RunData, methods: Sequence[str], conditions: Sequence[str]) -
         run = run | chosen
     if conditions:
         outcomes = outcomes[outcomes["condition"].isin(conditions) | (outcomes["phase"] != "accuracy")]
-        sets = {name: d for name, d in run.get("problem_sets", {}).items() if name.split("/")[1] in conditions}
+        sets = {name: d for name, d in run.get("problem_sets", {}).items() if name.split("/")[-2] in conditions}
         run = run | {"problem_sets": sets}
     return dataclasses.replace(loaded, outcomes=outcomes.reset_index(drop=True), stages=stages, run=run)

@@ -16,6 +16,7 @@ import numpy as np
 from bench.evaluation import aggregate
 from bench.evaluation.conventions import convention
 from bench.evaluation.loader import RunData, scenes_of
+from bench.evaluation.problem_groups import problem_counts, problem_set_of, rows_of_groups
 from bench.planning.catalog import Catalog
 from bench.planning.config import ORACLE, configuration_hash
 from bench.report.command import read
@@ -28,7 +29,7 @@ from bench.storage.seeds import split_seed
 from common.errors import InputError
 from common.text import counted, join_names
 from datasets.conditions import condition
-from datasets.problems import Problem, problem_set_sha256
+from datasets.problems import Problem
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -137,15 +138,8 @@ class RunClaims:
 
     @cached_property
     def groups(self) -> dict[str, list[int]]:
-        """Rows of the problems of each group, in the order of their ids; those of the timing phase are in no group."""
-        low, high = self.config["angles"][0], self.config["angles"][-1]
-        bounds = "" if (low, high) == (0.0, 180.0) else f"/{low:g}-{high:g}"
-        real = {g: condition(g.split("/")[-2]).real for g in self.loaded.run["problem_sets"]}
-        stems = {group: group + ("" if is_real else bounds) for group, is_real in real.items()}
-        by_stem: dict[str, list[int]] = {}
-        for i, name in enumerate(self.loaded.problems["problem"]):
-            by_stem.setdefault(split_seed(str(name), 0)[0].rsplit("/", 1)[0], []).append(i)
-        return {group: by_stem[stem] for group, stem in stems.items() if stem in by_stem}
+        """Rows of the problems of each group, see `rows_of_groups`; those of the timing phase alone are in no group."""
+        return rows_of_groups(self.loaded)
 
 
 def claims_of(folder: Path, catalog: Catalog) -> RunClaims:
@@ -222,7 +216,10 @@ def configuration_faults(run: RunClaims) -> Iterator[str]:
 
 
 def problem_set_faults(run: RunClaims) -> Iterator[str]:
-    """Yield groups whose stored problems are not problems 0 to n - 1 of the configuration, or not those of their SHA-256."""
+    """Yield groups whose stored problems are not problems 0 to n - 1 of the configuration, or not those of their SHA-256.
+
+    Problems that neither a group has nor a timed call got are faults, too.
+    """
     claimed: dict[str, str] = run.loaded.run["problem_sets"]
     yield from (f"{name}: has no stored problem" for name in claimed if name not in run.groups)
     for name, rows in run.groups.items():
@@ -234,10 +231,16 @@ def problem_set_faults(run: RunClaims) -> Iterator[str]:
             indices = sorted(int(text.rsplit("/", 1)[1]) for text in ids)
             if indices != list(range(len(indices))):
                 yield f"{name}: problems are missing among the first {indices[-1] + 1}"
-            if not real and len(indices) != run.config["problems"]:
-                yield f"{name}: has {counted(len(indices), 'problem')}; the configuration has {run.config['problems']}"
-        if problem_set_sha256(run.loaded.problems["digest"].iloc[rows]) != claimed.get(name):
+            if not real and len(indices) not in (counts := problem_counts(run.config, name)):
+                yield f"{name}: has {counted(len(indices), 'problem')}; the configuration has {counts[0]}"
+        if problem_set_of(run.loaded, rows) != claimed.get(name):
             yield f"{name}: its problems have another SHA-256 than the run claims"
+    outcomes, problems = run.loaded.outcomes, run.loaded.problems["problem"]
+    used = set(outcomes.loc[outcomes["phase"] != "accuracy", "problem"].astype(str))
+    used |= {str(problems.iloc[row]) for rows in run.groups.values() for row in rows}
+    yield from (
+        f"{name}: is a problem that the run has no use for" for name in problems.astype(str) if name not in used
+    )
 
 
 def completeness_faults(run: RunClaims) -> Iterator[str]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from bench.storage import evaluation_points
 from bench.storage.outcome import Outcome
 from common.errors import InputError, storage_error
+from common.files import make_folder
 from common.text import clean, clean_json
 from datasets.problems import Problem
 
@@ -209,7 +210,7 @@ class ResultsDatabase:
                 self.db = open_to_read(path)
                 return
             new_file, new_folder = not path.exists(), not path.parent.exists()
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             if not new_file:
                 _require_usable(path)
             try:

@@ -131,13 +131,23 @@ def checked(geometry: Geometry) -> Geometry:
     Raises:
         MalformedFile: coordinates are not finite, or fewer than three points are left.
     """
+    given = geometry.points
     geometry = _without_sentinels(_without_nan(geometry))
     if geometry.points.size and not np.abs(geometry.points).max() <= MAX_COORDINATE:  # also true of NaN
-        raise MalformedFile(f"points are not finite, or beyond {MAX_COORDINATE:g}")
+        raise MalformedFile(_unusable(geometry.points, given))
     if len(geometry.points) < MIN_POINTS:
         left = f" ({'; '.join(geometry.remarks)})" if geometry.remarks else ""
         raise MalformedFile(f"has {counted(len(geometry.points), 'point')}, at least {MIN_POINTS} are needed{left}")
     return geometry
+
+
+def _unusable(points: Array, given: Array) -> str:
+    """Describe the points (N, 3) that are not finite or too far away; `given` (M, 3) has all points of the file."""
+    rows = np.flatnonzero(~(np.abs(points) <= MAX_COORDINATE).all(axis=1))
+    first = points[rows[0]]
+    place = np.flatnonzero(((given == first) | (np.isnan(given) & np.isnan(first))).all(axis=1))[0]
+    what = f"{len(rows)} of {len(given)} points are not finite, or beyond {MAX_COORDINATE:g}"
+    return f"{what}; the first is point {place} (from 0): {' '.join(f'{v:g}' for v in first)}; remove or repair them"
 
 
 def _without_nan(geometry: Geometry) -> Geometry:

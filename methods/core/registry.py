@@ -125,6 +125,11 @@ class MethodRegistry:
         """Name to remark, of every file or entry point whose import changes its process."""
         return _discovered(self.plugins)[2]
 
+    @property
+    def files_without_method(self) -> dict[str, str]:
+        """Name to reason, of every file of the user's folder that defines no method, such as one that others import."""
+        return _discovered(self.plugins)[3]
+
     def spec(self, text: str) -> MethodSpec:
         """Resolve a method written as `icp`, `icp[trim=.3]` or `fgr+icp`.
 
@@ -259,6 +264,8 @@ def _entries(text: str, registry: MethodRegistry) -> Iterator[tuple[specs.Spec, 
         spec = specs.parse(part)
         if spec.name in faults:  # even if another method has the name: which one is meant is unknown
             raise InputError(faults[spec.name])
+        if spec.name not in entries and (reason := registry.files_without_method.get(spec.name)):
+            raise InputError(reason)
         if spec.name not in entries:
             raise unknown("method", spec.name, entries)
         yield spec, entries[spec.name]
@@ -303,7 +310,9 @@ def _entry(source: Source, described: Mapping[str, Any]) -> MethodEntry:
 
 
 @lru_cache(maxsize=8)
-def _discovered(plugins: Path | None) -> tuple[dict[str, MethodEntry], dict[str, str], dict[str, str]]:
+def _discovered(
+    plugins: Path | None,
+) -> tuple[dict[str, MethodEntry], dict[str, str], dict[str, str], dict[str, str]]:
     discovery = discover("methods", GROUP, plugins)
     offers: list[tuple[str, Source, MethodEntry]] = []
     for source in discovery.sources:
@@ -312,7 +321,7 @@ def _discovered(plugins: Path | None) -> tuple[dict[str, MethodEntry], dict[str,
             offers += [(entry.variant, source, entry) for entry in entries]
         elif source.module != CONTRACT:
             offers += _built_in(source)
-    return *discovery.index(offers, "method"), discovery.remarks
+    return *discovery.index(offers, "method"), discovery.remarks, discovery.files_without("Method (methods.base)")
 
 
 def _built_in(source: Source) -> Iterator[tuple[str, Source, MethodEntry]]:

@@ -177,7 +177,17 @@ def synthetic_run(n=80, sizes=(256, 1024, 4096), methods=tuple(METHODS), conditi
     outcomes = pd.concat([*frames, skipped], ignore_index=True).sample(frac=1, random_state=seed, ignore_index=True)
     run = {
         "command": "bench.py --methods all --datasets modelnet40",
-        "config": {"angle_bins": [0, 30, 60, 90, 120, 150, 180], "threshold": 0.2, "seed": 0, "sampler": "axis_angle"},
+        "config": {
+            "angle_bins": [0, 30, 60, 90, 120, 150, 180],
+            "angles": [0.0, 180.0],
+            "threshold": 0.2,
+            "seed": 0,
+            "sampler": "axis_angle",
+            "datasets": ["modelnet40"],
+            "conditions": list(conditions),
+            "points": [1024],
+            "problems": n,
+        },
         "problem_sets": {f"modelnet40/{c}/1024": f"{i}" * 64 for i, c in enumerate(conditions)},
         "environment": {"cpu": "a synthetic one", "python": "3.11", "packages": {"numpy": "2.4"}},
         "methods": {m: {"kind": METHODS[m][0], "doc": f"What {m} does.", "variant": {"trim": 0.3}} for m in methods},

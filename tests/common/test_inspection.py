@@ -145,7 +145,8 @@ def test_parameters_of_a_plugin_are_checked_in_the_inspection(tmp_path):
     assert registry.spec("m[trim=0.25]").parameters == {"trim": 0.25}
     for wrong, says in {
         "trim=-1": "trim is negative",
-        "trim=x": "'x' is not of type float",
+        "trim=x": r"'x' is not a number; write such as m\[trim=0.5\]",
+        "trim=nan": "'nan' is not a finite number",
         "tri=1": "did you mean trim",
     }.items():
         with pytest.raises(InputError, match=says):

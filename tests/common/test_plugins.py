@@ -12,6 +12,7 @@ from common.errors import InputError
 from common.plugins import Discovery, Source, discover
 from methods.base import Method
 from methods.core.registry import GROUP, MethodRegistry
+from tests.bench.command_line import refused
 from tests.catalog import build, open_data
 
 GOOD = '''
@@ -146,3 +147,17 @@ def test_the_first_of_a_name_is_used_and_reserved_names_are_faults():
 def test_a_folder_must_exist():
     with pytest.raises(InputError, match="no such folder; give a folder"):
         discover("methods", GROUP, Path("nowhere"))
+
+
+@pytest.mark.parametrize(
+    ("flag", "base"), [("--methods", "Method (methods.base)"), ("--datasets", "DataSet or PairSet")]
+)
+def test_a_file_without_a_plugin_is_named_when_it_is_used_as_one(tmp_path, monkeypatch, capsys, flag, base):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "helper.py").write_text("class Helper:\n    pass\n")
+    error = refused(capsys, flag, "helper", "--plugins", "mine", "--problems", "1")
+    assert f"mine/helper.py: defines no complete class derived from {base}" in error
+    assert "unknown" in refused(capsys, flag, "helpe", "--plugins", "mine", "--problems", "1")
+    assert main.main(["list", "--plugins", "mine"]) == 0
+    assert "helper.py" not in capsys.readouterr().out, "others may import it"

@@ -5,6 +5,7 @@ import pytest
 from common import specs
 from common.errors import InputError, unknown
 from common.keys import rng, seed_of
+from datasets.conditions import condition
 
 
 @dataclass(frozen=True)
@@ -14,6 +15,8 @@ class Example:
     robust: bool = False
     name: str = "plain"
     cap: int | None = 5
+    limit: float | None = None
+    may_be_infinite = ("limit",)
 
 
 def test_a_path_that_is_not_utf_8_is_refused_with_the_fix():
@@ -61,8 +64,12 @@ def test_defaults_of_a_variant_give_way_to_what_is_written():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("x[trim=abc]", "trim: 'abc' is not of type float"),
-        ("x[steps=1.5]", "steps: '1.5' is not of type int"),
+        ("x[trim=abc]", "method x: parameter trim: 'abc' is not a number; write such as x[trim=0.2]"),
+        ("x[steps=1.5]", "method x: parameter steps: '1.5' is not a whole number; write such as x[steps="),
+        ("x[trim=nan]", "method x: parameter trim: 'nan' is not a finite number; write such as x[trim=0.2]"),
+        ("x[trim=-NaN]", "'-NaN' is not a finite number"),
+        ("x[trim=inf]", "'inf' is not a finite number"),
+        ("x[trim=1e400]", "'1e400' is not a finite number"),
         ("x[robust=maybe]", "not true or false"),
         ("x[trym=1]", "did you mean trim"),
         ("x[trim]", "has no value"),
@@ -75,6 +82,16 @@ def test_what_cannot_be_read_is_one_clear_line(text, says):
     with pytest.raises(InputError, match=says.replace("[", r"\[")) as error:
         specs.instantiate(Example, specs.parse(specs.split_outside(text, ",")[0]), {}, "method")
     assert "\n" not in str(error.value)
+
+
+def test_only_parameters_that_say_so_may_be_infinite():
+    for text, value in (("inf", float("inf")), ("none", None)):
+        assert specs.instantiate(Example, specs.parse(f"x[limit={text}]"), {}, "method").limit == value
+    with pytest.raises(InputError, match=r"limit: 'nan' is not a finite number; write such as x\[limit=0.5\]"):
+        specs.instantiate(Example, specs.parse("x[limit=nan]"), {}, "method")
+    assert condition("noisy[clip=inf]").clip == float("inf")
+    with pytest.raises(InputError, match="sigma: 'inf' is not a finite number"):
+        condition("noisy[sigma=inf]")
 
 
 def test_unknown_names_suggest_the_nearest():

@@ -25,13 +25,26 @@ from tests.bench.command_line import PLUGINS, QUICK, SHORT, configuration, refus
         (["--datasets", "blob"], "unknown data set 'blob'; did you mean blobs"),
         (["--conditions", "noissy"], "unknown condition 'noissy'; did you mean noisy"),
         (["--conditions", "noisy[sigma=-1]"], "must not be negative"),
+        (
+            ["--conditions", "noisy[sigma=nan]"],
+            "condition noisy: parameter sigma: 'nan' is not a finite number; write such",
+        ),
+        (["--conditions", "outliers[fraction=nan]"], "parameter fraction: 'nan' is not a finite number"),
+        (["--methods", "icp[trim=nan]"], "method icp: parameter trim: 'nan' is not a finite number"),
+        (
+            ["--methods", "icp[trim=abc]"],
+            "method icp: parameter trim: 'abc' is not a number; write such as icp[trim=0.1]",
+        ),
+        (["--angles", "0", "nan"], "--angles: must rise"),
+        (["--max-angle", "nan"], "--angles: must rise"),
+        (["--timeout", "nan"], "--timeout: must be above 0"),
         (["--preset", "quik"], "unknown preset 'quik'; did you mean quick"),
         (["--sampler", "har"], "unknown sampler 'har'; did you mean haar"),
         (["--points", "a"], "--points: 'a' is not a whole number"),
         (["--angles", "30", "10"], "--angles: must rise"),
         (["--problems", "0"], "--problems: must be 1 to 10000000"),
         (["--plugins", "nowhere"], "no such folder"),
-        (["report", "nowhere"], "no record.sqlite"),
+        (["report", "nowhere"], "results/nowhere: no such run; looked in "),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(tmp_path, monkeypatch, capsys, arguments, says):

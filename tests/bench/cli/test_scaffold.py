@@ -30,6 +30,8 @@ def test_written_method_conforms(tmp_path, monkeypatch, capsys):
     [
         (["new", "My-Method"], "lower-case letters"),
         (["new", "class"], "lower-case letters"),
+        (["new", "all"], "new all: the name is reserved, as all, oracle are; choose another"),
+        (["new", "oracle"], "new oracle: the name is reserved"),
         (["new", "icp"], "a method of that name exists"),
         (["check", "icpp"], "did you mean icp"),
     ],

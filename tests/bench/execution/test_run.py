@@ -17,7 +17,7 @@ from bench.evaluation.aggregate import FROM_CLOUDS
 from bench.isolation import guard
 from bench.isolation.guard import ROOT
 from tests.bench.background_run import count_outcomes, is_method_process
-from tests.bench.command_line import PLUGINS, QUICK, TIME_COLUMNS, read_csv
+from tests.bench.command_line import PLUGINS, QUICK, SHORT, TIME_COLUMNS, read_csv, refused, tree
 from tests.bench.plugins.held import GATE
 from tests.bench.waiting import wait_until
 
@@ -164,7 +164,7 @@ def test_changes_before_the_first_outcome_are_accepted(bench, tmp_path, capsys):
     shutil.copy(PLUGINS / "blobs.py", mine)
     (mine / "helper.py").write_text("")
     (mine / "taught.py").write_text(TAUGHT.replace("self.note", "raise Unavailable('not yet') #"))
-    arguments = ["--methods", "taught", "--problems", 2, "--conditions", "noisy", "--plugins", mine]
+    arguments = ["--methods", "taught", "oracle", "--problems", 2, "--conditions", "noisy", "--plugins", mine]
     bench(*arguments)
     assert "not yet" in capsys.readouterr().out
     (mine / "taught.py").write_text(TAUGHT.replace("self.note", "return #"))
@@ -269,6 +269,30 @@ def test_method_with_missing_package_is_not_run(bench, capsys):
     facts = capsys.readouterr().out
     assert "needy is not available on blobs: package package_from_nowhere is missing: pip install" in facts
     assert "Not run: needy, needy+icp" in facts
+
+
+@pytest.mark.parametrize("fresh", [[], ["--fresh"]])
+def test_a_run_without_an_available_method_is_refused_before_anything_is_written(bench, project, capsys, fresh):
+    arguments = ["--methods", "needy", "needy+icp", "--problems", 2, "--conditions", "noisy"]
+    bench("--methods", "good", "--problems", 2, "--conditions", "noisy", out="done")
+    before = tree(project)
+    for out in ("new", *(["done"] if fresh else [])):
+        error = refused(capsys, *QUICK, "--out", out, *arguments, *fresh)
+        assert "--methods: none is available: needy (package package_from_nowhere is missing: pip install" in error
+        assert "; needy+icp (" in error and tree(project) == before
+
+
+def test_the_control_oracle_needs_no_available_method(bench):
+    folder = bench("--methods", "needy", "oracle", "--problems", 2, "--conditions", "noisy")
+    assert read_csv(folder, "trials").groupby("method")["status"].first().to_dict() == {
+        "needy": "skipped",
+        "oracle": "ok",
+    }
+
+
+def test_a_folder_that_cannot_be_created_is_one_line(project, capsys):
+    for out in ("/proc/zz", "/proc/self/zz/deep"):
+        assert f"{out}: no folder can be created there; use another one" in refused(capsys, *SHORT, "--out", out)
 
 
 def test_a_report_of_a_stopped_run_says_so(bench, capsys):

@@ -30,7 +30,16 @@ def test_toml_equals_flags_and_flags_have_priority(empty_folder):
     [
         ("problms = 3", "unknown setting of c.toml 'problms'; did you mean problems"),
         ("problems = ", "neither TOML nor a run.json"),
-        ("problems = {a = 1}", "field 'problems' is a table; give a whole number"),
+        ("problems = {a = 1}", "field 'problems' is a table; give a whole number, 1 to 10000000"),
+        ("problems = 'five'", "field 'problems' is 'five'; give a whole number, 1 to 10000000"),
+        ("seed = 'x'", "field 'seed' is 'x'; give a whole number, of at most 64 bits, also below 0"),
+        (
+            "conditions = ['noisy[sgma=1]']",
+            "--config c.toml: unknown parameter of condition noisy 'sgma'; did you mean sigma?",
+        ),
+        ("datasets = ['shapes4']", "--config c.toml: unknown data set 'shapes4'"),
+        ("methods = ['icpp']", "--config c.toml: unknown method 'icpp'"),
+        ("problems = 0", "--config c.toml: --problems: must be 1 to 10000000"),
         ("limits = 3", "field 'limits' is not a table"),
         ("[timing]\nround = 1", "unknown setting of c.toml, [timing] 'round'; did you mean rounds"),
     ],
@@ -44,8 +53,20 @@ def test_a_bad_file_is_one_line(empty_folder, capsys, text, says):
 
 def test_missing_file_and_foreign_json_are_reported(empty_folder, capsys):
     assert main.main(["--config", "nowhere.toml"]) == 2 and "cannot be read" in capsys.readouterr().err
-    (empty_folder / "x.json").write_text("[1]")
-    assert main.main(["--config", "x.json"]) == 2 and "nor a run.json" in capsys.readouterr().err
+    for text, says in (
+        ("[1]", "(it has no member 'config')"),
+        ('{"command": "x"}', "(it has no member 'config')"),
+        ('{"config": 3}', "(its member 'config' is no object)"),
+        ('{"config": {"methods": []}}', "(its 'config' has no member 'datasets')"),
+    ):
+        (empty_folder / "x.json").write_text(text)
+        assert f"--config x.json: neither TOML nor a run.json {says}" in refused(capsys, "--config", "x.json")
+
+
+def test_an_error_of_the_command_line_does_not_name_the_file(empty_folder, capsys):
+    (empty_folder / "c.toml").write_text("problems = 2\n")
+    error = refused(capsys, "--config", "c.toml", "--conditions", "noisy[sgma=1]")
+    assert error.startswith("bench.py: unknown parameter of condition noisy 'sgma'")
 
 
 def test_each_flag_of_a_file_becomes_one_argument():
@@ -101,7 +122,9 @@ def test_every_flag_of_a_file_refuses_values_of_another_type(empty_folder, capsy
             (empty_folder / "c.toml").write_text(f"{name} = {value}\n")
             files = ["a.ply", "b.ply"] if command == "pair" else []
             error = refused(capsys, command, *files, "--config", "c.toml")
-            assert f"--config c.toml: field '{name}' is " in error and error.endswith(f"; give {kind}\n")
+            assert f"--config c.toml: field '{name}' is " in error and error.endswith(
+                f"; give {config_file.wanted(name, kind)}\n"
+            )
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ def test_the_report_command(folders, capsys, png_only):
         (["report", "a", "b"], "both contain fgr on modelnet40/clean/1024"),
         (["report", "a", "--convention", "3dmatch"], "gt.info"),
         (["report", "a", "--convention", "rpmnet"], "modelnet40"),
-        (["report", "nowhere"], "no record.sqlite"),
+        (["report", "nowhere"], f"nowhere: no such run; looked in {folders / 'results'}"),
     ):
         capsys.readouterr()
         assert main.main(wrong) == 2

@@ -277,7 +277,7 @@ def test_bad_folders_are_one_line(whole, tmp_path, monkeypatch, capsys):
     copied(whole, tmp_path / "later", ("PRAGMA user_version = 99",))
     copied(whole, tmp_path / "old", ("ALTER TABLE outcomes DROP COLUMN kind",))
     for name, says in {
-        "absent": "no record.sqlite",
+        "absent": "no such run",
         "text": "not an SQLite file",
         "later": "a later version of this benchmark",
         "old": "a results database of an older version, with columns missing",

@@ -1,5 +1,6 @@
 """`bench.py publish`: a static site of several runs; the same test data in a browser are in tests/browser/test_site.py."""
 
+import dataclasses
 import json
 import shutil
 
@@ -8,6 +9,7 @@ import pytest
 from bench.cli import main
 from bench.evaluation import aggregate
 from bench.evaluation.conventions import convention
+from bench.evaluation.loader import in_order
 from bench.report import site
 from bench.report.site import Entry, with_latest
 from bench.report.verify import digests
@@ -16,14 +18,17 @@ from tests.bench.command_line import refused, tree
 from tests.bench.synthetic_run import HOSTILE, METHODS, as_loaded, synthetic_run
 
 
-def write_run(folder, number=0, seed=0, verdict=None, methods=("icp", "fgr", HOSTILE), n=20):
-    """Write the files of a synthetic run that ended on day `number`, on a machine of five."""
+def write_run(folder, number=0, seed=0, verdict=None, methods=("icp", "fgr", HOSTILE), n=20, timed=True):
+    """Write the files of a synthetic run that ended on day `number`, on a machine of five, with or without a timing phase."""
     loaded = as_loaded(*synthetic_run(n=n, sizes=(1024,), methods=methods, conditions=("clean", "noisy"), seed=seed))
     loaded.run["config"] |= {"device": "cpu"}
     machines = {"0a": {"cpu": f"processor {number % 5}", "cores": 2, "os": "Linux"}}
     facts = loaded.run | {"finished": f"2026-01-{number + 1:02d}T00:00:00", "machines": machines}
     facts["environment"] = facts["environment"] | {"commit": f"c{number}"}
     loaded.outcomes["machine"] = "0a"
+    if not timed:
+        facts["environment"] |= machines["0a"]
+        loaded = dataclasses.replace(loaded, outcomes=in_order(loaded.outcomes[loaded.outcomes["phase"] != "timing"]))
     aggregate.write_csvs(aggregate.tables(loaded, convention(None)), folder)
     (folder / "run.json").write_text(json.dumps(facts))
     if verdict:
@@ -117,6 +122,41 @@ def main_catalog():
     from bench.planning.catalog import Catalog
 
     return Catalog.of()
+
+
+def test_times_of_the_accuracy_phase_are_marked_and_hide_no_time_taken_alone(tmp_path):
+    first = write_run(tmp_path / "first", 0, methods=("icp", "fgr"))
+    later = write_run(tmp_path / "later", 5, methods=("icp", HOSTILE), timed=False)  # on the same machine
+    other = write_run(tmp_path / "other", 1, seed=1, methods=("icp",), timed=False)  # on another one
+
+    def with_commit(folder, commit):
+        facts = json.loads((folder / "run.json").read_text())
+        facts["environment"]["commit"] = commit
+        (folder / "run.json").write_text(json.dumps(facts))
+
+    def rows():
+        site.publish([first, later, other], tmp_path / "site", main_catalog())
+        table = json.loads((tmp_path / "site" / "leaderboard.json").read_text())
+        return {(row["run"], row["method"]): row for row in table if "/clean/" in row["group"]}
+
+    own = rows()
+    assert own["first", "icp"]["timed_in"] == "first" and own["later", "icp"]["timed_in"] == ""
+    with_commit(later, "c0")
+    lent = rows()
+    assert lent["later", "icp"]["latest"] and not lent["first", "icp"]["latest"]
+    assert lent["later", "icp"]["timed_in"] == "first"
+    assert lent["later", "icp"]["time_ms"] == lent["first", "icp"]["time_ms"] != own["later", "icp"]["time_ms"]
+    assert lent["later", HOSTILE]["timed_in"] == lent["other", "icp"]["timed_in"] == ""
+    lines = (tmp_path / "site" / "index.html").read_text().split("<tr ")
+    of = {name: [line for line in lines if f"in {name}: " in line] for name in ("first", "later", "other")}
+    mark = '<abbr title="not timed alone'
+    assert all("data-ms" in line and mark not in line for line in of["first"])
+    assert all("data-ms" not in line and line.count(mark) == 1 for line in of["other"])
+    assert sum("data-ms" in line and "timed alone in first" in line for line in of["later"]) == 2
+    assert sum("data-ms" not in line and mark in line for line in of["later"]) == 2
+    with_commit(later, "unknown")
+    with_commit(first, "unknown")
+    assert rows()["later", "icp"]["timed_in"] == ""
 
 
 def test_each_row_leads_to_its_run_its_problems_and_their_poses(runs, published):

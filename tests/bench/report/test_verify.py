@@ -1,17 +1,31 @@
 """`bench.py verify`: an honest run passes, and every kind of forged run is refused."""
 
+import contextlib
 import json
 import random
 import shutil
+import sqlite3
 
 import pytest
 
 from bench.cli import main
+from bench.evaluation.problem_groups import problem_counts
 from bench.isolation import server
 from bench.isolation.protocol import RegisterRequest
 from bench.planning.catalog import Catalog
-from bench.report.verify import NOT_SOLVED, Verdict, VerifyRequest, claims_of, problem_fault, verify
+from bench.report.verify import (
+    NOT_SOLVED,
+    Verdict,
+    VerifyRequest,
+    claims_of,
+    completeness_faults,
+    problem_fault,
+    problem_set_faults,
+    verify,
+)
+from bench.storage.environment import ROOT
 from performance import forgeries
+from tests.bench.command_line import PLUGINS, refused
 
 NO_TIME = "0"
 
@@ -159,6 +173,55 @@ def test_outcomes_of_changed_code_are_solved_again_but_not_refused(honest, tmp_p
     assert any("with another version of its code" in finding.detail for finding in findings)
 
 
-def test_a_folder_without_a_run_is_bad_input(tmp_path, capsys):
-    assert main.main(["verify", str(tmp_path)]) == 2
-    assert "no record.sqlite" in capsys.readouterr().err
+TIMED = "--methods together oracle --conditions noisy --angles 0 180 --timing-rounds 4".split()
+"""Timed calls on problems of the group of the accuracy phase, and on further ones: 32 in a batch, 4 rounds."""
+
+
+def test_problems_that_only_timed_calls_got_belong_to_no_problem_set(bench, quickly, capsys):
+    folder = bench(*TIMED, "--problems", 3)
+    catalog = Catalog.of(plugins=PLUGINS)
+    claims = claims_of(folder, catalog)
+    assert len(claims.loaded.problems) == 32 and claims.groups == {"blobs/noisy/60": [0, 1, 2]}
+    assert {f.verdict for f in verify(VerifyRequest(folder, catalog, 1e3)) if f.check != "claims"} == {Verdict.VERIFIED}
+    bench(*TIMED, "--problems", 3, "--seed", 1, out="s")
+    assert main.main(["merge", "r", "s", "--out", "both", "--plugins", str(PLUGINS)]) == 0
+    assert "incomplete" not in capsys.readouterr().out
+    merged = claims_of(folder.parent / "both", catalog)
+    assert {seed: len(ids) for seed, ids in merged.problems_of("blobs/noisy/60").items()} == {0: 3, 1: 3}
+    assert not list(problem_set_faults(merged)) and not list(completeness_faults(merged))
+    bench(*TIMED, "--problems", 4, out="more")
+    assert main.main(["compare", "r", "more"]) == 2
+    assert "the problems of blobs/noisy/60 differ (3 and 4 problems)" in capsys.readouterr().err
+
+
+def test_a_problem_that_neither_a_group_nor_a_timed_call_has_is_refused(bench):
+    folder = bench(*TIMED, "--problems", 3)
+    with contextlib.closing(sqlite3.connect(folder / "record.sqlite")) as db, db:
+        db.execute("DELETE FROM outcomes WHERE problem LIKE '%/00031'")
+    faults = list(problem_set_faults(claims_of(folder, Catalog.of(plugins=PLUGINS))))
+    assert faults == ["blobs/noisy/60/00031: is a problem that the run has no use for"]
+
+
+def test_numbers_of_problems_are_those_of_the_grid_that_has_the_group():
+    grid = {"datasets": ["d"], "conditions": ["clean"], "points": [60], "problems": 9}
+    config = grid | {
+        "more": [grid | {"points": [40, 80], "problems": 4}, grid | {"conditions": ["noisy"], "problems": 99}]
+    }
+    assert problem_counts(config, "d/clean/60") == [9, 4]
+    assert problem_counts(config, "d/clean/40") == [4, 9]
+    assert problem_counts(config, "d/noisy/60")[0] == 9
+
+
+def test_a_folder_without_a_record_is_bad_input_that_says_what_can_be_done(tmp_path, capsys):
+    assert "no record.sqlite; give the name or folder of a run" in refused(capsys, "verify", tmp_path)
+    (tmp_path / "run.json").write_text('{"command": "bench.py --methods icp"}')
+    again = "this command makes it again: bench.py --methods icp"
+    assert f"{tmp_path}: no record.sqlite; {again}" in refused(capsys, "verify", tmp_path)
+    reference = refused(capsys, "verify", ROOT / "results" / "reference")
+    assert (
+        "only run.json and CSVs, which bench.load and publish read (docs/verify.md, Verify a number by hand)"
+        in reference
+    )
+    assert "makes the record again: bench.py --methods all --datasets modelnet40" in reference
+    missing = tmp_path / "results" / "mine"
+    assert f"{missing}: no such run; looked in {missing.parent}: give" in refused(capsys, "verify", missing)
