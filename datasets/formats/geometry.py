@@ -147,7 +147,7 @@ def _unusable(points: Array, given: Array) -> str:
     first = points[rows[0]]
     place = np.flatnonzero(((given == first) | (np.isnan(given) & np.isnan(first))).all(axis=1))[0]
     what = f"{len(rows)} of {len(given)} points are not finite, or beyond {MAX_COORDINATE:g}"
-    return f"{what}; the first is point {place} (from 0): {' '.join(f'{v:g}' for v in first)}; remove or repair them"
+    return f"{what}; the first is point {place} (from 0): {' '.join(f'{v:g}' for v in first)}; fix or remove them"
 
 
 def _without_nan(geometry: Geometry) -> Geometry:

@@ -106,11 +106,12 @@ def timers(monkeypatch):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_sigterm_and_sighup_act_as_ctrl_c_and_end_the_process_after_a_while(monkeypatch, timers, number):
-    """Handlers are restored after the block; a second signal starts no other timer."""
+    """Handlers are restored after the block; a second signal starts no other timer. Packages may have changed that of Ctrl-C."""
     codes = []
     monkeypatch.setattr(os, "_exit", codes.append)
     both = signal.SIGTERM, signal.SIGHUP
-    before = [signal.signal(each, signal.SIG_DFL) for each in both]
+    before = {each: signal.signal(each, signal.SIG_DFL) for each in both}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with processes.like_ctrl_c() as received:
             for _ in range(2):
@@ -128,7 +129,7 @@ def test_sigterm_and_sighup_act_as_ctrl_c_and_end_the_process_after_a_while(monk
             signal.signal(signal.SIGINT, interrupted)
             assert handled == received == [number], "the handler of Ctrl-C is called"
     finally:
-        for each, handler in zip(both, before, strict=True):
+        for each, handler in before.items():
             signal.signal(each, handler)
 
 

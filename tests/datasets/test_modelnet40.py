@@ -125,7 +125,7 @@ def test_broken_off_files_are_one_line(tmp_path, text, says):
     file.write_text(text)
     with pytest.raises(InputError) as error:
         read_off(file)
-    assert "broken.off" in str(error.value) and says in str(error.value) and "fix or remove it" in str(error.value)
+    assert "broken.off" in str(error.value) and says in str(error.value) and "fix or remove" in str(error.value)
     assert "\n" not in str(error.value)
 
 

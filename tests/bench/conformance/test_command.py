@@ -37,7 +37,7 @@ class Wrong(Method):
 
 
 @pytest.mark.parametrize(
-    ("how", "says"), enumerate(["(R, t)? return rigid(R, t)", "scales by 0.98", "transposed?", "complex"])
+    ("how", "says"), list(enumerate(["(R, t)? return rigid(R, t)", "scales by 0.98", "transposed?", "complex"]))
 )
 def test_a_wrong_answer_is_named_once(tmp_path, capsys, how, says):
     (tmp_path / "wrong.py").write_text(WRONG)

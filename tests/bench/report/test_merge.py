@@ -169,7 +169,7 @@ def test_times_keep_their_machine_and_are_not_averaged(whole, tmp_path):
         frames["summary"]
         .query("method != 'oracle'")[["time_ms_median", "time_ms_p95", "time_ms_mean"]]
         .isna()
-        .all(None)
+        .all(axis=None)
     )
     assert frames["by_angle"].query("method != 'oracle'")["time_ms_median"].isna().all()
     timed = frames["timing"].query("method == 'good' and angle_high - angle_low == 180")

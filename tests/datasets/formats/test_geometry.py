@@ -99,7 +99,7 @@ def test_rows_without_a_measurement_are_left_out_and_partial_ones_refused():
     for bad in (np.nan, np.inf, 1.01e12, -1.01e12):
         with pytest.raises(MalformedFile, match=r"^2 of 56 points are not finite, or beyond 1e\+12") as error:
             checked(cloud(np.vstack([table, [[0.5, bad, 1], [bad, 0, 0]]])))
-        assert f"the first is point 54 (from 0): 0.5 {bad:g} 1; remove" in str(error.value)
+        assert f"the first is point 54 (from 0): 0.5 {bad:g} 1; fix or remove" in str(error.value)
     assert len(checked(cloud(np.vstack([POINTS, [[1e12, 0, 1]]]))).points) == 51
     for n in (2, 3):
         with pytest.raises(MalformedFile, match="has 2 points") if n == 2 else nullcontext():
