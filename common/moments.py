@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+_LOWER = np.tri(3, dtype=bool)
 
 
 class Moments(NamedTuple):
@@ -25,5 +26,6 @@ def moments(points: NDArray[Any]) -> Moments:
     """
     points = np.asarray(points, dtype=np.float64)
     mean = np.einsum("...ni->...i", points) / points.shape[-2]  # four times as fast as `mean` where rows are short
-    upper = np.linalg.qr((points - mean[..., None, :]) / np.sqrt(points.shape[-2]), mode="r")
-    return Moments(mean, np.swapaxes(upper, -1, -2))
+    factors, _ = np.linalg.qr((points - mean[..., None, :]) / np.sqrt(points.shape[-2]), mode="raw")
+    lower = factors[..., :3]
+    return Moments(mean, np.where(_LOWER[:, : lower.shape[-1]], lower, 0.0))

@@ -164,7 +164,7 @@ def product(a: Array, b: Array) -> Array:
 
 def total(rows: Array) -> Array:
     """Sum rows (n, ...), n > 0, from the first to the last."""
-    last: Array = np.cumsum(rows, axis=0, dtype=np.float64)[-1]
+    last: Array = rows.cumsum(axis=0, dtype=np.float64)[-1]
     return last
 
 

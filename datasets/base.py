@@ -84,7 +84,7 @@ class MeshShape(Shape):
     def samples(self, points: int, count: int, rng: np.random.Generator) -> list[Points]:
         """Draw points uniformly by area."""
         if not self._cumulative:
-            self._cumulative.append(np.cumsum(triangle_areas(self.triangles)))
+            self._cumulative.append(triangle_areas(self.triangles).cumsum())
         both = sample_triangles(self.triangles, self._cumulative[0], points * count, rng)
         return list(both.reshape(count, points, 3))
 
@@ -99,22 +99,25 @@ def triangle_areas(triangles: Points) -> NDArray[np.float64]:
 def sample_triangles(triangles: Points, cumulative: NDArray[np.float64], n: int, rng: np.random.Generator) -> Points:
     """Draw n points (n, 3), uniform by area, on triangles (T, 3, 3) with cumulative areas (T,)."""
     u = rng.random((3, n))
-    chosen = triangles[np.searchsorted(cumulative, u[0] * cumulative[-1], side="right").clip(max=len(triangles) - 1)]
-    root = np.sqrt(u[1])[:, None]
-    second = u[2][:, None]
-    return (1 - root) * chosen[:, 0] + root * (1 - second) * chosen[:, 1] + root * second * chosen[:, 2]
+    rows = np.minimum(np.searchsorted(cumulative, u[0] * cumulative[-1], side="right"), len(triangles) - 1)
+    a, b, c = np.ascontiguousarray(triangles[rows].transpose(1, 2, 0))  # long rows take less time
+    root, second = np.sqrt(u[1]), u[2]
+    return np.asarray(((1 - root) * a + root * (1 - second) * b + root * second * c).T)
 
 
 def centred_in_unit_sphere(triangles: Points) -> Points:
-    """Move triangles (T, 3, 3) so that the surface's centroid is 0, and scale them so that the farthest vertex is at 1."""
-    areas = triangle_areas(triangles)
+    """Move triangles (T, 3, 3) so that the surface's centroid is 0, and scale them so that the farthest vertex is at 1.
+
+    The result is a view of an array (3, 3, T), in which `triangle_areas` takes less time.
+    """
+    first, second, third = corners = np.ascontiguousarray(triangles.transpose(1, 2, 0))
+    areas = triangle_areas(corners.transpose(2, 0, 1))
     area = portable.total(areas) if len(areas) else 0.0
     if not area > 0:
         raise ValueError("the surface has no area")
-    first, second, third = corners = np.ascontiguousarray(triangles.transpose(1, 2, 0))  # long rows take less time
     weighted = areas * ((first + second + third) / 3)
     moved = (corners - (portable.total(weighted.T) / area)[:, None]).transpose(2, 0, 1)
-    return np.ascontiguousarray(moved / portable.norm(moved).max())
+    return np.asarray(moved / np.sqrt(portable.dot(moved, moved).max()))
 
 
 class Data(ABC):

@@ -80,5 +80,5 @@ class Shapes40(DataSet):
         category = self.categories[label]
         triangles, symmetry = GENERATORS[category](rng("shapes40", split, category, number))
         # Adding 0 turns -0 into +0: which of the two zeros NumPy's maximum returns depends on the processor.
-        normalized = np.round(centred_in_unit_sphere(triangles) * 2**24) / 2**24 + 0.0
+        normalized = np.rint(centred_in_unit_sphere(triangles) * 2**24) / 2**24 + 0.0
         return MeshShape(f"{category}_{split}_{number:06d}", category, normalized, symmetry)

@@ -15,6 +15,7 @@ from datasets.shapes.primitives import (
     columns,
     cushion,
     ellipsoid,
+    grid_faces,
     hollow,
     join,
     loft,
@@ -27,20 +28,23 @@ from datasets.shapes.primitives import (
     unit,
 )
 
+_ALONG = np.linspace(0.0, 1.0, 7)
+"""Places along a leaf, as shares of its length."""
+_WIDTH = portable.power(portable.sin_cos(np.pi * (0.04 + 0.96 * _ALONG))[0], 0.7)
+"""Width of a leaf at these places, as a share of the largest."""
+
 
 def leaves(start: Array, heading: Array, slope: Array, length: Array, width: Array, droop: Array) -> Mesh:
     """Build thin drooping leaves from `start` (n, 3) at angles `heading` (about z) and `slope` (above the ground), all (n,)."""
-    t = np.linspace(0.0, 1.0, 7)
-    along = t * length[:, None]
+    along = _ALONG * length[:, None]
     (up, out), (sine, cosine) = (portable.sin_cos(angle[:, None]) for angle in (slope, heading))
-    flat, rise = along * out, along * up - droop[:, None] * along * t
+    flat, rise = along * out, along * up - droop[:, None] * along * _ALONG
     middle = start[:, None] + columns(flat * cosine, flat * sine, rise)
-    half = width[:, None] / 2 * portable.power(portable.sin_cos(np.pi * (0.04 + 0.96 * t))[0], 0.7)
+    half = width[:, None] / 2 * _WIDTH
     side = columns(-half * sine, half * cosine, 0.25 * half)
     left, right = middle + side, middle + side * np.array([-1, -1, 1])
-    strip = np.stack([left, middle, right], axis=2)
-    a, b, c, d = strip[:, :-1, :-1], strip[:, 1:, :-1], strip[:, 1:, 1:], strip[:, :-1, 1:]
-    return np.stack([a, b, c, a, c, d], axis=3).reshape(-1, 3, 3)
+    strips = np.stack([left, middle, right], axis=2).reshape(len(start), -1, 3)
+    return strips.take(grid_faces(len(_ALONG), 3), axis=1).reshape(-1, 3, 3)
 
 
 def flowers(rng: Random, reach: tuple[float, float], floor: float, high: float) -> Mesh:

@@ -7,7 +7,7 @@ Everything is computed as `common.portable` says, so that a shape has the same b
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -66,14 +66,19 @@ def turn(mesh: Mesh, axis: str, angle: float) -> Mesh:
 
 def around(mesh: Mesh, n: int) -> Mesh:
     """Join n copies of the mesh, evenly rotated about z."""
-    return join(*(turn(mesh, "z", 2 * np.pi * k / n) for k in range(n)))
+    copies = np.empty((n, *mesh.shape))
+    x, y, copies[..., 2] = mesh[..., 0].copy(), mesh[..., 1].copy(), mesh[..., 2]
+    for k, copy in enumerate(copies):
+        s, c = portable.sin_cos(2 * np.pi * k / n)
+        copy[..., 0], copy[..., 1] = c * x - s * y, s * x + c * y
+    return copies.reshape(-1, 3, 3)
 
 
 def both_sides(mesh: Mesh, axis: int = 0) -> Mesh:
     """Join the mesh and its mirror image across the plane where coordinate `axis` is 0."""
-    sign = np.ones(3)
-    sign[axis] = -1
-    return join(mesh, mesh * sign)
+    both = join(mesh, mesh)
+    both[len(mesh) :, :, axis] *= -1
+    return both
 
 
 def box(x: Span, y: Span, z: Span) -> Mesh:
@@ -84,8 +89,8 @@ def box(x: Span, y: Span, z: Span) -> Mesh:
 
 def boxes(low: ArrayLike, high: ArrayLike) -> Mesh:
     """Build boxes (n) between opposite corners (n, 3) and (n, 3), or arrays that broadcast to that."""
-    a, b = np.broadcast_arrays(np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64))
-    return np.asarray(_CUBE * (b - a)[:, None, None] + a[:, None, None]).reshape(-1, 3, 3)
+    a, b = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+    return np.asarray(_CUBE * (b - a)[..., None, None, :] + a[..., None, None, :]).reshape(-1, 3, 3)
 
 
 def columns(*coordinates: ArrayLike) -> Array:
@@ -96,27 +101,45 @@ def columns(*coordinates: ArrayLike) -> Array:
     return columns
 
 
+def two_triangles(a: Any, b: Any, c: Any, d: Any) -> Any:
+    """Return the corners (..., 6) of the two triangles of quadrilaterals (...)."""
+    return np.stack([a, b, c, a, c, d], axis=-1)
+
+
+@lru_cache(maxsize=256)
+def grid_faces(m: int, n: int, closed: bool = False, caps: bool = False) -> NDArray[np.intp]:
+    """Return the rows (T, 3) of the corners of the surface through a grid of m x n points.
+
+    Where it is closed, the last column is followed by the first. With caps, two points after those of the grid are the middles
+    of its first and its last row.
+    """
+    place = np.arange(m)[:, None] * n + np.arange(n + closed) % n
+    faces = [two_triangles(place[:-1, :-1], place[1:, :-1], place[1:, 1:], place[:-1, 1:]).reshape(-1, 3)]
+    for middle, ring in enumerate(place[[0, -1]] if caps else [], m * n):
+        faces.append(columns(ring[:-1], ring[1:], middle).astype(np.intp))
+    return np.concatenate(faces)
+
+
 def sheet(grid: Array) -> Mesh:
     """Build the open surface through a grid of points (m, n, 3)."""
-    a, b, c, d = grid[:-1, :-1], grid[1:, :-1], grid[1:, 1:], grid[:-1, 1:]
-    corners = np.empty((*a.shape[:2], 6, 3))
-    for k, corner in enumerate((a, b, c, a, c, d)):
-        corners[:, :, k] = corner
-    return corners.reshape(-1, 3, 3)
+    return grid.reshape(-1, 3).take(grid_faces(*grid.shape[:2]), axis=0)
 
 
-def fan(ring: Array, centre: Array | None = None) -> Mesh:
-    """Build the surface from a closed ring of points (n, 3) to a point (by default their mean) that sees all of it."""
-    apex = portable.mean(ring) if centre is None else centre
+def fan(ring: Array) -> Mesh:
+    """Build the surface from a closed ring of points (n, 3) to their mean, which sees all of it."""
     mesh = np.empty((len(ring), 3, 3))
-    mesh[:, 0], mesh[:-1, 1], mesh[-1, 1], mesh[:, 2] = ring, ring[1:], ring[0], apex
+    mesh[:, 0], mesh[:-1, 1], mesh[-1, 1], mesh[:, 2] = ring, ring[1:], ring[0], portable.mean(ring)
     return mesh
 
 
 def loft(sections: Array, caps: bool = True) -> Mesh:
     """Build the skin over closed sections (m, n, 3), with or without its two ends."""
-    skin = sheet(np.concatenate([sections, sections[:, :1]], axis=1))
-    return join(skin, fan(sections[0]), fan(sections[-1])) if caps else skin
+    m, n = sections.shape[:2]
+    points = np.empty((m * n + 2, 3))
+    points[:-2] = sections.reshape(-1, 3)
+    if caps:
+        points[-2:] = portable.mean(sections[:: m - 1].swapaxes(0, 1))
+    return points.take(grid_faces(m, n, closed=True, caps=caps), axis=0)
 
 
 def on_circle(angle: Array) -> Array:
@@ -233,19 +256,26 @@ def rods(start: ArrayLike, end: ArrayLike, radius: ArrayLike, end_radius: ArrayL
     v = unit(portable.cross(along, helper))
     u = portable.cross(v, along)
     ring = _circle(n)[:, 0, None, None] * u + _circle(n)[:, 1, None, None] * v
-    first = np.full(len(a), radius, dtype=np.float64)[:, None]
-    last = first if end_radius is None else np.full(len(a), end_radius, dtype=np.float64)[:, None]
-    low, high = a + first * ring, b + last * ring
-    corners = np.empty((n, len(a), 6, 3))
-    for k, (points, shift) in enumerate(((low, 0), (low, 1), (high, 1), (low, 0), (high, 1), (high, 0))):
-        corners[: n - shift, :, k], corners[n - shift :, :, k] = points[shift:], points[:shift]
-    return corners.reshape(-1, 3, 3)
+    first = np.asarray(radius, dtype=np.float64)[..., None]
+    last = first if end_radius is None else np.asarray(end_radius, dtype=np.float64)[..., None]
+    points = np.concatenate([a + first * ring, b + last * ring]).reshape(-1, 3)
+    return points.take(_rod_faces(n, len(a)), axis=0)
+
+
+@lru_cache(maxsize=256)
+def _rod_faces(n: int, k: int) -> NDArray[np.intp]:
+    """Return the rows (T, 3) of the corners of k rods with n sides, in points (2, n, k): the start, then the end."""
+    low, high = np.arange(2 * n * k).reshape(2, n, k)
+    corners = two_triangles(low, np.roll(low, -1, axis=0), np.roll(high, -1, axis=0), high)
+    return np.asarray(corners.reshape(-1, 3))
 
 
 def tube(path: ArrayLike, radius: ArrayLike, n: int = 8) -> Mesh:
     """Build a round tube along a plane path (k, 3), closed at its ends; radius (k,) or one for all."""
     points = np.asarray(path, dtype=np.float64)
-    along = unit(np.gradient(points, axis=0))
+    along = np.empty(points.shape)  # as `numpy.gradient`, which takes longer
+    along[0], along[1:-1], along[-1] = points[1] - points[0], (points[2:] - points[:-2]) / 2, points[-1] - points[-2]
+    along = unit(along)
     normal = plane_normal(points)
     side = portable.cross(along, normal)
     ring = _circle(n)

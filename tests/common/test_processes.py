@@ -1,5 +1,6 @@
 """Processes that end with their parent."""
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -163,3 +164,26 @@ def test_a_process_whose_parent_has_ended_before_ends_at_once():
     for other, code in (("", 3), ("+ 1", 1)):
         done = subprocess.run([sys.executable, "-c", text.format(other)], cwd=ROOT, timeout=FAULT_S)
         assert done.returncode == code
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="glibc only")
+def test_freed_memory_is_kept():
+    code = """
+import resource, sys
+import numpy as np
+from common.processes import keep_freed_memory
+if sys.argv[1] == "keep":
+    keep_freed_memory()
+def work():
+    arrays = [np.ones(size) for size in (20_000, 40_000, 60_000, 90_000)]
+work()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(20):
+    work()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+    faults = {
+        how: int(subprocess.run([sys.executable, "-c", code, how], cwd=ROOT, capture_output=True, check=True).stdout)
+        for how in ("keep", "return")
+    }
+    assert faults["keep"] < 20 < faults["return"]

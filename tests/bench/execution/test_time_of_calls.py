@@ -378,6 +378,21 @@ def test_requests_keep_source_and_target_apart(process, monkeypatch):
     assert sent[1].source is source and sent[1].target is target
 
 
+def test_quick_problems_are_generated_in_the_same_thread(monkeypatch):
+    threads, clock = [], iter([0.0, 0.009, 0.0, 0.01, 0.0, 0.0])
+
+    def problem(group, key):
+        threads.append(threading.current_thread() is threading.main_thread())
+        return key
+
+    monkeypatch.setattr(ProblemGroup, "problem", problem)
+    monkeypatch.setattr(timing.pool_worker.time, "monotonic", lambda: next(clock))
+    keys = [ProblemKey("d", "noisy", 5, i) for i in range(3)]
+    task = SimpleNamespace(keys=keys, batch=1, group=timed_group(5))
+    assert list(timing.pool_worker._generate_ahead([task])) == [(0, [key]) for key in keys]
+    assert threads == [True, True, False]
+
+
 @pytest.mark.parametrize("interrupted", [False, True])
 def test_generation_ahead_has_ended_when_a_batch_ends_but_ctrl_c_does_not_wait_for_it(monkeypatch, interrupted):
     started, finish, ended = threading.Event(), threading.Event(), threading.Event()
@@ -391,6 +406,7 @@ def test_generation_ahead_has_ended_when_a_batch_ends_but_ctrl_c_does_not_wait_f
         return key
 
     monkeypatch.setattr(ProblemGroup, "problem", problem)
+    monkeypatch.setattr(timing.pool_worker, "AHEAD_FROM_S", 0.0)
     monkeypatch.setattr(timing.interrupt, "requested", lambda: interrupted)
     task = SimpleNamespace(keys=keys, batch=1, group=timed_group(5))
     ahead = timing.pool_worker._generate_ahead([task])
