@@ -204,8 +204,9 @@ def _groups(trials: pd.DataFrame) -> Iterator[tuple[tuple[Any, ...], NDArray[np.
 
 
 def _take(columns: Columns, rows: NDArray[Any]) -> Columns:
-    """Return some rows, as numbers or as a mask."""
-    return {name: values[rows] for name, values in columns.items()}
+    """Return some rows, as numbers or as a mask; without a copy if the mask has all."""
+    everything = rows.dtype == np.bool_ and rows.all()
+    return columns if everything else {name: values[rows] for name, values in columns.items()}
 
 
 def summary_columns(criterion: Convention) -> list[str]:
