@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from bench.pair.agreement import Consensus, Fit
 from bench.pair.clouds import Scans
 from bench.pair.freedom import Freedom, freedom
+from bench.pair.text import percent_below
 from datasets.poses import move
 from datasets.symmetry import members
 
@@ -157,7 +158,9 @@ def judge(evidence: Evidence, free: Freedom, model: Calibration) -> Grade:
     if evidence.witnesses < 2:
         reasons.append("fewer than two independent families of methods agree")
     if probability < model.consensus:
-        reasons.append(f"the pose is right with a probability of {probability:.0%}, not {model.consensus:.0%} or more")
+        reasons.append(
+            f"the pose is right with a probability of {percent_below(probability)}, not {model.consensus:.0%} or more"
+        )
     if free.motions:
         reasons.append("the clouds do not determine the pose")
     name = NONE if probability < model.none else DOUBTFUL if reasons else CONSENSUS

@@ -13,7 +13,7 @@ from bench.pair.clouds import Scans
 from bench.pair.freedom import Freedom
 from bench.pair.grade import CONSENSUS, NONE, Evidence, Grade, calibration, gather, judge, no_pose
 from bench.pair.register import Registration
-from bench.pair.text import significant
+from bench.pair.text import percent_below, significant
 from bench.report.style import number
 
 Matrix = NDArray[np.float64]
@@ -93,7 +93,7 @@ class PairResult:
         if not self.scans.comparable:
             overlap = f"one cloud is {self.scans.ratio:.1f} times as large as the other, so their overlap says little"
         apart = ", apart from the motions below" if open_motions else ""
-        probability = f"probability that it is right{apart}: {self.grade.probability:.0%}"
+        probability = f"probability that it is right{apart}: {percent_below(self.grade.probability)}"
         if self.grade.name == CONSENSUS:
             return (
                 f"Grade: consensus. {self.consensus.witnesses} independent families of methods agree ({members}). "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,6 +18,15 @@ def significant(value: float, digits: int = 3) -> str:
         return "0" if value == 0 else "–" if np.isnan(value) else "∞"
     places = digits - 1 - int(np.floor(np.log10(abs(float(f"{value:.{digits - 1}e}")))))
     return f"{value:.{max(places, 0)}f}"
+
+
+def percent_below(share: float) -> str:
+    """Format a probability in whole percent, rounded down: one below 1 is never 100 %.
+
+    >>> percent_below(0.9994), percent_below(0.005), percent_below(1.0), percent_below(0.29)
+    ('99%', '0%', '100%', '29%')
+    """
+    return f"{math.floor(round(100 * share, 9))}%"
 
 
 def vector(values: NDArray[np.float64], digits: int = 2) -> str:
