@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.pair.folder import POSES, prepare, recorded_inputs
+from bench.pair.folder import POSES, recorded_inputs
 from bench.pair.result import PairResult
 from bench.report.style import slug
 from common.files import write_atomically
@@ -30,11 +30,9 @@ def write_files(result: PairResult, folder: Path, inputs: Sequence[Path]) -> Non
     """Write `poses.json`, `poses/*.txt`, `table.csv`, `agreement.csv`, and PLYs of the source in the target's frame.
 
     `aligned.ply` has all points, with their attributes and faces, moved by the best pose; it is written for a consensus only.
-    `aligned/*.ply` have the subsampled
-    points moved by each method's pose.
-    Files of an earlier pair in this folder are removed, unless they are inputs now.
+    `aligned/*.ply` have the subsampled points moved by each method's pose. Files of an earlier pair in this folder are removed,
+    unless they are inputs now. The folder is one that `bench.pair.folder.prepare` has returned from.
     """
-    prepare(folder)
     _remove_earlier(folder, {file.resolve() for file in inputs})
     write_atomically(folder / POSES, json.dumps(as_json(result), indent=2, ensure_ascii=False) + "\n")
     _csv(folder / "table.csv", [result.row(a) for a in result.ranked()])
