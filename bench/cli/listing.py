@@ -16,6 +16,8 @@ from methods.core.registry import FOLDER, MethodEntry
 from methods.core.tuned import BUILT_IN, TUNED, read_tuned, tuned_file
 
 WEIGHTS = FOLDER / "weights"
+NAME = 20
+"""Width of the column of names."""
 
 
 def sections(catalog: Catalog) -> dict[str, list[str]]:
@@ -28,8 +30,8 @@ def sections(catalog: Catalog) -> dict[str, list[str]]:
         f"data sets (files are looked for below {root}; --data or $BENCH_DATA names another folder)": [
             dataset_line(name, entry.facts, root) for name, entry in catalog.data.entries.items()
         ],
-        "conditions": [f"{name:18} {first_line(cls)}" for name, cls in CONDITIONS.items()],
-        "presets": [f"{name:18} {load_preset(name)['about']}" for name in preset_names()],
+        "conditions": [f"{name:{NAME}} {first_line(cls)}" for name, cls in CONDITIONS.items()],
+        "presets": [f"{name:{NAME}} {load_preset(name)['about']}" for name in preset_names()],
         "plug-ins that do not work, or with side effects": catalog.faults,
     }
     return {title: lines for title, lines in lines_of.items() if lines}
@@ -52,7 +54,7 @@ def method_lines(entries: Mapping[str, MethodEntry]) -> list[str]:
 def method_line(name: str, entry: MethodEntry) -> str:
     """Return name, kind, device, and the summary of a method or why it cannot be used."""
     facts, reason = entry.facts, entry.unavailable()
-    return f"{name:18} {facts.kind:8} {', '.join(facts.devices):10} {f'unavailable: {reason}' if reason else facts.summary}"
+    return f"{name:{NAME}} {facts.kind:8} {', '.join(facts.devices):10} {f'unavailable: {reason}' if reason else facts.summary}"
 
 
 def tuned_lines(plugins: Path | None) -> list[str]:
@@ -80,7 +82,7 @@ def weights_line(file: Path) -> str:
     categories, total = len(training["categories"]), len(training["dataset_categories"])
     size = file.stat().st_size / 1e6
     return (
-        f"{facts['method']:18} {file.name}: {training['dataset']}, {training['condition']}, "
+        f"{facts['method']:{NAME}} {file.name}: {training['dataset']}, {training['condition']}, "
         f"{categories} of {total} categories, {training['steps']} steps of {training['batch']} pairs, {size:.1f} MB"
     )
 
@@ -89,8 +91,10 @@ def dataset_line(name: str, facts: DataFacts, root: Path) -> str:
     """Return name, summary, state, size and licence of a data set, and how to get it if it is missing."""
     state = state_of(name, facts, root)
     size = f", {facts.bytes / 1e6:.0f} MB to fetch" if facts.bytes and state == MISSING else ""
-    where = f"\n{'':21}{facts.where}" if state in (MISSING, NEEDS_PATH) else ""
-    return f"{name:18} {facts.summary}\n{'':21}{state}{size}; licence: {facts.licence or 'not known'}{where}"
+    where = f"\n{'':{NAME + 1}}{facts.where}" if state in (MISSING, NEEDS_PATH) else ""
+    return (
+        f"{name:{NAME}} {facts.summary}\n{'':{NAME + 1}}{state}{size}; licence: {facts.licence or 'not known'}{where}"
+    )
 
 
 PRESENT, MISSING, NEEDS_PATH, NEEDS_NO_FILES = "found", "not here", "needs a path", "needs no files"

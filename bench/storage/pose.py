@@ -66,9 +66,9 @@ def _why_not_rigid(T: NDArray[np.float64]) -> str:
         unscaled[:3, :3] /= scale or 1.0
         deviation = np.abs(T[:3, :3].T @ T[:3, :3] - np.eye(3)).max()
     if scale and is_rigid(unscaled, 1e-3):
-        return f"the pose is not rigid: it scales by {scale:.3g}; divide its 3 x 3 part by that"
+        return f"the pose is not rigid: it scales by {scale:.5g}; divide its 3 x 3 part by that"
     if scale and is_rigid(unscaled * _MIRROR, 1e-3):
-        return f"the pose is not rigid: it scales by {scale:.3g} and is a reflection"
+        return f"the pose is not rigid: it scales by {scale:.5g} and is a reflection"
     return f"the pose is not rigid: RᵀR differs from the identity by {deviation:.2g}; use the nearest rotation (SVD)"
 
 

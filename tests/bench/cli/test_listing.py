@@ -51,9 +51,9 @@ def test_files_are_where_the_name_the_path_or_a_folder_says(tmp_path, monkeypatc
         place.mkdir(parents=True)
         assert listing.state_of("set", states["not here"], root) == "found"
         place.rmdir()
-    missing = f"{'set':18} Scans.\n{'':21}not here, 5 MB to fetch; licence: not known\n{'':21}ask"
+    missing = f"{'set':20} Scans.\n{'':21}not here, 5 MB to fetch; licence: not known\n{'':21}ask"
     assert listing.dataset_line("set", states["not here"], root) == missing
-    assert listing.dataset_line("set", facts(), root) == f"{'set':18} Scans.\n{'':21}needs no files; licence: not known"
+    assert listing.dataset_line("set", facts(), root) == f"{'set':20} Scans.\n{'':21}needs no files; licence: not known"
     assert listing.dataset_line("set", facts(""), root).endswith(f"needs a path; licence: not known\n{'':21}ask")
     (root / "set").mkdir()
     assert listing.dataset_line("set", facts("own"), root).endswith(f"{'':21}found; licence: not known")
@@ -80,14 +80,14 @@ def test_lines_of_methods_weights_and_classes(tmp_path):
         facts = SimpleNamespace(kind="local", devices=("cpu", "cuda"), summary="Do it.")
         return SimpleNamespace(facts=facts, unavailable=lambda: reason)
 
-    assert listing.method_line("icp", entry(None)) == f"{'icp':18} {'local':8} {'cpu, cuda':10} Do it."
-    assert listing.method_line("icp", entry("no")) == f"{'icp':18} {'local':8} {'cpu, cuda':10} unavailable: no"
+    assert listing.method_line("icp", entry(None)) == f"{'icp':20} {'local':8} {'cpu, cuda':10} Do it."
+    assert listing.method_line("icp", entry("no")) == f"{'icp':20} {'local':8} {'cpu, cuda':10} unavailable: no"
     training = {"dataset": "d", "condition": "c", "categories": [1, 2], "dataset_categories": [1, 2, 3]}
     known = {"method": "m", "provenance": training | {"steps": 7, "batch": 8}}
     header = json.dumps({"__metadata__": {"card": json.dumps(known)}}).encode()
     file = tmp_path / "w.safetensors"
     file.write_bytes(len(header).to_bytes(8, "little") + header + bytes(2_000_000))
     assert listing.card(file) == known
-    assert listing.weights_line(file) == f"{'m':18} w.safetensors: d, c, 2 of 3 categories, 7 steps of 8 pairs, 2.0 MB"
+    assert listing.weights_line(file) == f"{'m':20} w.safetensors: d, c, 2 of 3 categories, 7 steps of 8 pairs, 2.0 MB"
     assert listing.first_line(type("A", (), {"__doc__": "\n One.\n\nTwo."})) == "One."
     assert listing.first_line(type("A", (), {})) == "has no docstring"

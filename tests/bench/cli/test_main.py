@@ -94,7 +94,10 @@ def test_the_default_name_of_a_run_is_short(project, monkeypatch):
     assert len(main._run_folder(config, flags).name) < 100
 
 
-@pytest.mark.parametrize("check", ["check_run_folder", "check_report_folder", "require_clean_checkout"])
+CHECKS = ["check_run_folder", "check_writable", "check_report_folder", "require_clean_checkout"]
+
+
+@pytest.mark.parametrize("check", CHECKS)
 def test_a_run_starts_only_if_every_check_of_its_folder_passes(project, capsys, monkeypatch, check):
     def refuse(folder):
         raise InputError(f"{check} of {folder}")
