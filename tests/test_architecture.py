@@ -44,16 +44,24 @@ def sources(package):
     return sorted((ROOT / package).rglob("*.py"))
 
 
+@cache
+def nodes(file):
+    """The nodes of a file's syntax tree, which stays the same while tests run."""
+    return [*ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
+
+
+@cache
 def imports(file, root=ROOT):
-    """Yield (line, dotted name) of the modules and names that a file imports, relative imports resolved."""
-    package = file.relative_to(root).parent.parts
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    """The (line, dotted name) of the modules and names that a file imports, relative imports resolved."""
+    package, names = file.relative_to(root).parent.parts, []
+    for node in nodes(file):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            names += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             above = package[: len(package) - node.level + 1] if node.level else ()
             module = ".".join([*above, *([node.module] if node.module else [])])
-            yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
+            names += [(node.lineno, f"{module}.{alias.name}") for alias in node.names]
+    return names
 
 
 def room(parts):
@@ -146,9 +154,8 @@ def test_bench_names_no_method():
     modules = {f"methods.{file.stem}" for file in METHOD_FILES}
     places = []
     for file in sources("bench"):
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-        prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        texts = [node for node in nodes(file) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        prose = {id(node.value) for node in nodes(file) if isinstance(node, ast.Expr)}
         places += [(file.name, n.lineno, n.value) for n in texts if id(n) not in prose and named.search(n.value)]
         places += [(file.name, n, m) for n, name in imports(file) for m in modules if f"{name}.".startswith(f"{m}.")]
     assert places == []
@@ -202,25 +209,18 @@ EMPTY_NAMES = {"found", "told", "said", "asked", "made"}
 
 
 def definitions(tree):
-    return {
-        node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and not node.name.startswith("__")
-    }
+    return {node.name for node in tree if isinstance(node, ast.FunctionDef) and not node.name.startswith("__")}
 
 
 def bindings(tree):
-    nodes = list(ast.walk(tree))
-    names = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    return names | {node.arg for node in nodes if isinstance(node, ast.arg)} | definitions(tree)
+    names = {node.id for node in tree if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return names | {node.arg for node in tree if isinstance(node, ast.arg)} | definitions(tree)
 
 
-@cache
 def source_trees():
-    files = [
-        file
-        for package in ("bench", "common", "datasets", "methods", "performance", "docs")
-        for file in sources(package)
-    ]
-    return {file.relative_to(ROOT): ast.parse(file.read_text(encoding="utf-8")) for file in files}
+    """The nodes of the syntax tree of every file of the packages."""
+    packages = ("bench", "common", "datasets", "methods", "performance", "docs")
+    return {file.relative_to(ROOT): nodes(file) for package in packages for file in sources(package)}
 
 
 def test_a_function_name_that_is_no_protocol_occurs_in_three_files_at_most():
@@ -234,4 +234,5 @@ def test_a_function_name_that_is_no_protocol_occurs_in_three_files_at_most():
 
 def test_no_variable_or_function_has_a_name_that_says_nothing():
     assert {str(file): names for file, tree in source_trees().items() if (names := bindings(tree) & EMPTY_NAMES)} == {}
-    assert bindings(ast.parse("for found in a:\n    made, (told,) = found\ndef said(asked): pass")) == EMPTY_NAMES
+    example = ast.parse("for found in a:\n    made, (told,) = found\ndef said(asked): pass")
+    assert bindings([*ast.walk(example)]) == EMPTY_NAMES

@@ -12,6 +12,7 @@ import shlex
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -223,6 +224,7 @@ def _parser(train: bool) -> tuple[Parser, Mapping[str, Parser]]:
     return parser, commands.choices
 
 
+@cache
 def _version() -> str:
     """Return the name and the version of this benchmark."""
     content = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -335,9 +337,14 @@ def _verify_flags(verify: argparse.ArgumentParser) -> None:
     verify.set_defaults(handler=_verify)
 
 
+@cache
+def _convention_names() -> str:
+    """Return the names of the conventions, without importing their module."""
+    return " ".join(tomllib.loads((ROOT / "bench" / "evaluation" / "conventions.toml").read_text(encoding="utf-8")))
+
+
 def _convention_flags(command: argparse.ArgumentParser) -> None:
-    names = " ".join(tomllib.loads((ROOT / "bench" / "evaluation" / "conventions.toml").read_text(encoding="utf-8")))
-    command.add_argument("--convention", metavar="NAME", help=f"definition of error and success: {names}")
+    command.add_argument("--convention", metavar="NAME", help=f"definition of error and success: {_convention_names()}")
     command.add_argument(
         "--threshold", type=float, nargs="+", metavar="T", help="success thresholds instead of the convention's own"
     )

@@ -7,7 +7,7 @@ as answered only if its status is `ok` and its pose is a rigid matrix; otherwise
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -395,26 +395,41 @@ def _aggregate(trials: pd.DataFrame, by: list[str], criterion: Convention, times
 
     Times are empty where several machines or devices measured a group's.
     """
-    ok, m = trials["status"] == "ok", criterion.metric
-    places = trials.assign(machine=trials["machine"].where(trials["machine"] != "")).groupby(
-        GROUP_COLUMNS, observed=True
-    )
-    one_place = (places[["machine", "device"]].transform("nunique") <= 1).all(axis=1)
-    measured = trials["status"].isin(ENDED) & one_place
-    work = trials[[*GROUP_COLUMNS, *by, m, "success", "device"]].assign(
-        ok=ok, answered_error=trials[m].where(ok), time_ms=trials["time_ms"].where(measured)
-    )
-    groups = work[trials["status"] != "skipped"].groupby([*GROUP_COLUMNS, *by], sort=True, observed=True)
+    m = criterion.metric
+    names = [*GROUP_COLUMNS, *by, m, "success", "status", *(("time_ms", "device") if times else ())]
+    run = (trials["status"] != "skipped").to_numpy()
+    work = trials.loc[run, names]
+    ok = work["status"] == "ok"
+    work["ok"], work["answered_error"] = ok, work[m].where(ok)
+    if times:
+        work["time_ms"] = work["time_ms"].where(work["status"].isin(ENDED) & _timed_in_one_place(trials)[run])
+    groups = work.groupby([*GROUP_COLUMNS, *by], sort=True, observed=True)
+    counts, means = groups["ok"].agg(["size", "sum"]), groups[["answered_error", "success"]].mean()
+    medians = groups[["time_ms", m] if times else [m]].median()
     columns = {
-        "problems": ("ok", "size"),
-        "answered": ("ok", "sum"),
-        f"{m}_mean_answered": ("answered_error", "mean"),
-        "recall": ("success", "mean"),
-        **({"time_ms_median": ("time_ms", "median")} if times else {}),
-        f"{m}_median": (m, "median"),
-        **({"device": ("device", _devices)} if times else {}),
+        "problems": counts["size"],
+        "answered": counts["sum"],
+        f"{m}_mean_answered": means["answered_error"],
+        "recall": means["success"],
+        **({"time_ms_median": medians["time_ms"]} if times else {}),
+        f"{m}_median": medians[m],
+        **({"device": groups["device"].agg(_devices)} if times else {}),
     }
-    return groups.agg(**columns).reset_index()
+    return _by_group(columns, counts.index)
+
+
+def _by_group(columns: Mapping[str, pd.Series[Any]], groups: pd.Index[Any]) -> pd.DataFrame:
+    """Return a table of the keys of groups and of columns with one row per group, all in the same order."""
+    import pandas as pd
+
+    return pd.DataFrame({name: column.set_axis(groups) for name, column in columns.items()}).reset_index()
+
+
+def _timed_in_one_place(trials: pd.DataFrame) -> NDArray[np.bool_]:
+    """Return for each outcome (n,) whether one device of one machine measured all times of its group, as far as is known."""
+    places = trials.assign(machine=trials["machine"].where(trials["machine"] != ""))
+    groups = places.groupby(GROUP_COLUMNS, observed=True)
+    return np.asarray((groups[["machine", "device"]].transform("nunique") <= 1).all(axis=1))
 
 
 def cdf(trials: pd.DataFrame, criterion: Convention) -> pd.DataFrame:
@@ -460,26 +475,35 @@ def timing(timed: pd.DataFrame, edges: Sequence[float]) -> pd.DataFrame:
     partial = binned[~all_angles(binned)]
     work = _split_batches(pd.concat([partial, whole]) if len(partial) else whole)
     groups = work.groupby(_TIMING_KEY, sort=True, observed=True)
-    table = groups.agg(
-        time_ms_median=("time", "median"),
-        peak_mb=("memory", "max"),
-        problems=("alone", "sum"),
-        ended=("ended", "sum"),
-        phase=("own_phase", "first"),
-        kind=("kind", "first"),
-        time_ms_mean=("time", "mean"),
-        batch=("batch", "max"),
-        time_per_pair=("time_per_pair", "median"),
-        gpu_memory_mb=("gpu", "max"),
-    )
-    table["time_ms_p95"] = groups["time"].quantile(0.95)
-    table["throughput_per_s"] = 1000 / table["time_ms_median"].where(table["time_ms_median"] > 0)
-    table["pairs_per_s"] = 1000 / table["time_per_pair"].where(table["time_per_pair"] > 0)
-    failures = work.groupby([*_TIMING_KEY, "failure"], observed=True).size().reset_index(name="n")
-    worst = failures.sort_values("n", ascending=False, kind="stable").drop_duplicates(_TIMING_KEY)
-    names = worst.set_index(_TIMING_KEY)["failure"].astype(object).reindex(table.index)
-    phase = table["phase"].astype(object).fillna("batch")
-    return table.assign(status=names.where(names.notna(), "ok"), phase=phase).reset_index()[TIMING]
+    counts, first = groups[["alone", "ended"]].sum(), groups[["own_phase", "kind"]].first()
+    medians, largest = groups[["time", "time_per_pair"]].median(), groups[["memory", "batch", "gpu"]].max()
+    columns = {
+        "status": _statuses(work, counts.index),
+        "time_ms_median": medians["time"],
+        "time_ms_p95": groups["time"].quantile(0.95),
+        "throughput_per_s": 1000 / medians["time"].where(medians["time"] > 0),
+        "peak_mb": largest["memory"],
+        "problems": counts["alone"],
+        "ended": counts["ended"],
+        "phase": first["own_phase"].astype(object).fillna("batch"),
+        "kind": first["kind"],
+        "time_ms_mean": groups["time"].mean(),
+        "batch": largest["batch"],
+        "pairs_per_s": 1000 / medians["time_per_pair"].where(medians["time_per_pair"] > 0),
+        "gpu_memory_mb": largest["gpu"],
+    }
+    return _by_group(columns, counts.index)[TIMING]
+
+
+def _statuses(work: pd.DataFrame, groups: pd.Index[Any]) -> pd.Series[Any]:
+    """Return the most frequent failure of each group, given by its values of `_TIMING_KEY`; `ok` for those without one."""
+    import pandas as pd
+
+    if work["failure"].isna().all():
+        return pd.Series("ok", index=groups, dtype=object)
+    failures = work[work["failure"].notna()].groupby([*_TIMING_KEY, "failure"], observed=True).size()
+    worst = failures.reset_index(name="n").sort_values("n", ascending=False, kind="stable").drop_duplicates(_TIMING_KEY)
+    return worst.set_index(_TIMING_KEY)["failure"].astype(object).reindex(groups).fillna("ok")
 
 
 def _split_batches(timed: pd.DataFrame) -> pd.DataFrame:

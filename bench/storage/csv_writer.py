@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +16,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _BLOCK_ROWS = 50_000
+_FEW_ROWS = 100
+"""Number of rows below which repeated fields are written one by one."""
 _REPETITIVE = 8
 """Smallest number of rows by distinct field at which columns are joined."""
 
@@ -36,21 +37,25 @@ def csv_blocks(table: pd.DataFrame) -> Iterator[bytes]:
 
 def _lines(table: pd.DataFrame) -> Iterator[bytes]:
     """Yield the rows in blocks. Adjacent float columns are formatted together, as are adjacent columns of few distinct fields."""
-    words = {name: _words(table[name]) for name in table.columns}
+    words = [_words(column) for _, column in table.items()]
     for start in range(0, len(table), _BLOCK_ROWS):
         block = table.iloc[start : start + _BLOCK_ROWS]
         columns: list[list[bytes]] = []
-        for floats, names in groupby(block.columns, partial(_is_number_column, block)):
+        left = 0
+        for floats, adjacent in groupby((column for _, column in block.items()), _is_number_column):
+            kept = list(adjacent)
+            right = left + len(kept)
             if floats:
-                columns.append(_floats(block[list(names)].to_numpy(dtype=np.float64)))
+                columns.append(_floats(block.iloc[:, left:right].to_numpy(dtype=np.float64)))
             else:
-                columns += _texts(_Fields.of(block[name], words[name]) for name in names)
+                columns += _texts(map(_Fields.of, kept, words[left:right]))
+            left = right
         yield b"\n".join(map(b",".join, zip(*columns, strict=True)))
 
 
-def _is_number_column(block: pd.DataFrame, name: str) -> bool:
+def _is_number_column(column: pd.Series[Any]) -> bool:
     """Return whether a column consists of floats that are not all missing."""
-    return block[name].dtype.kind == "f" and not np.isnan(block[name].to_numpy()).all()
+    return column.dtype.kind == "f" and not np.isnan(column.to_numpy()).all()
 
 
 def _words(column: pd.Series[Any]) -> NDArray[np.object_] | None:
@@ -75,8 +80,9 @@ class _Fields(NamedTuple):
 
         if words is not None:
             return cls(block.cat.codes.to_numpy(np.int64), words)
-        texts = block.tolist() if block.dtype.kind == "O" else []
-        if len(set(texts)) * _REPETITIVE > len(block):
+        few = len(block) < _FEW_ROWS
+        texts = block.tolist() if few or block.dtype.kind == "O" else []
+        if few or len(set(texts)) * _REPETITIVE > len(block):
             known = (b"" if text is None or text != text else _quoted(str(text)) for text in texts)
             return cls(np.arange(len(texts)), np.array(list(known), dtype=object))
         codes, values = pd.factorize(block)

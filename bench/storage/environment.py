@@ -95,6 +95,7 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
+@cache
 def _packages() -> dict[str, str]:
     """Return the installed versions of the packages in requirements.txt."""
     versions = {}

@@ -37,14 +37,17 @@ def png_only(monkeypatch):
 def bench(tmp_path, monkeypatch, request, png_only):
     """Return a function that runs a command line in an empty folder and returns the folder of the results.
 
-    Reports are written only in tests with `report` in their names.
+    Reports of runs are written only on request, those of other commands only in tests with `report` in their names.
     """
     monkeypatch.chdir(tmp_path)
     if "report" not in request.node.name:
         monkeypatch.setattr("bench.report.begin_report", lambda *_: list)
 
-    def call(*arguments, out="r", expect=0):
-        assert main.main([*QUICK, "--out", out, *map(str, arguments)]) == expect
+    def call(*arguments, out="r", expect=0, report=False):
+        with pytest.MonkeyPatch.context() as patch:
+            if not report:
+                patch.setattr("bench.report.begin_report", lambda *_: list)
+            assert main.main([*QUICK, "--out", out, *map(str, arguments)]) == expect
         return tmp_path / "results" / out
 
     return call

@@ -23,7 +23,8 @@ from tests.bench.waiting import wait_until
 
 
 def test_a_run_writes_csvs_and_a_report(bench, tmp_path, capsys):
-    folder = bench("--methods", "good,lottery,good+icp,oracle,identity", "--problems", 8, "--timing-rounds", 2)
+    methods = "good,lottery,good+icp,oracle,identity"
+    folder = bench("--methods", methods, "--problems", 8, "--timing-rounds", 2, report=True)
     names = "poses trials summary per_category by_angle cdf stages timing"
     assert all((folder / f"{n}.csv").stat().st_size for n in names.split())
     facts = json.loads((folder / "run.json").read_text())
