@@ -92,8 +92,9 @@ class MeshShape(Shape):
 def triangle_areas(triangles: Points) -> NDArray[np.float64]:
     """Compute the areas (T,) of triangles (T, 3, 3)."""
     first, second, third = np.ascontiguousarray(triangles.transpose(1, 2, 0))
-    cross = portable.cross((second - first).T, (third - first).T)
-    return 0.5 * portable.norm(cross)
+    (x, y, z), (u, v, w) = second - first, third - first
+    a, b, c = y * w - z * v, z * u - x * w, x * v - y * u
+    return np.asarray(0.5 * np.sqrt(a * a + b * b + c * c))
 
 
 def sample_triangles(triangles: Points, cumulative: NDArray[np.float64], n: int, rng: np.random.Generator) -> Points:

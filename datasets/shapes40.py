@@ -79,6 +79,9 @@ class Shapes40(DataSet):
         number, label = divmod(index, len(self.categories))
         category = self.categories[label]
         triangles, symmetry = GENERATORS[category](rng("shapes40", split, category, number))
-        # Adding 0 turns -0 into +0: which of the two zeros NumPy's maximum returns depends on the processor.
-        normalized = np.rint(centred_in_unit_sphere(triangles) * 2**24) / 2**24 + 0.0
+        normalized = centred_in_unit_sphere(triangles)
+        normalized *= 2**24
+        np.rint(normalized, out=normalized)
+        normalized /= 2**24
+        normalized += 0.0  # turns -0 into +0: which of them NumPy's maximum returns depends on the processor
         return MeshShape(f"{category}_{split}_{number:06d}", category, normalized, symmetry)

@@ -85,7 +85,7 @@ EXCLUDED_KEYWORDS = {
 }
 """Keyword arguments, and keys of dictionaries of them, whose values are not changed, with the reason."""
 UNITS_OF_WORK = set(
-    "_BLOCK_ROWS _CHUNK _CLOUDS LARGE BATCH BLOCK MAX_SERIAL_FIGURES PIPE_BYTES COMMIT_INTERVAL_S FLUSH_INTERVAL_S "
+    "_BLOCK_ROWS _CHUNK LARGE BATCH BLOCK BURST MAX_SERIAL_FIGURES PIPE_BYTES COMMIT_INTERVAL_S FLUSH_INTERVAL_S "
     "_TORCH_ROWS _MIN_KERNEL_ROWS _CHUNKS_PER_THREAD _LEAF_SIZE".split()
 )
 """Constants that are the size of a unit of work."""
@@ -97,8 +97,8 @@ EXCLUDED_NAMES = {
         "a duration of waiting",
     ),
     **dict.fromkeys(
-        "SETUP_TIMEOUT_S TAIL_BYTES TAIL_TIMEOUT_S POLL_INTERVAL_S PIPELINE_BELOW_S MAX_REJECTIONS MAX_FAILURE_ROWS "
-        "RADII".split(),
+        "SETUP_TIMEOUT_S TAIL_BYTES TAIL_TIMEOUT_S POLL_INTERVAL_S PIPELINE_BELOW_S BURST_BELOW_S MAX_REJECTIONS "
+        "MAX_FAILURE_ROWS RADII".split(),
         "a bound far from what occurs: another value is not wrong",
     ),
     **dict.fromkeys("DPI NAME".split(), "appearance: another value is not wrong"),

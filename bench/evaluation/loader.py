@@ -31,11 +31,12 @@ KEY_COLUMNS = [*GROUP_COLUMNS, "problem", "repeat", "seed"]
 
 _TAGS = ["problem", "dataset", "condition", "points", "object", "category", "angle_deg", "translation", "overlap"]
 _TAGS += ["symmetry", "digest"]
+_SHARED = {"dataset", "condition", "category", "symmetry"}
+"""Columns of problems whose texts are kept once."""
 _TEXTS = ["phase", "method", "problem", "kind", "dataset", "condition", "status", "device", "machine", "message"]
 _COUNTS = ["repeat", "points", "seed", "threads", "batch"]
 _MEASURED = ["time_ms", "peak_mb", "gpu_memory_mb"]
 _CHUNK = 1_000  # rows read at once: larger chunks leave the processor's cache and are slower
-_CLOUDS = 1_000  # problems read at once: the points of each take six kilobytes
 
 
 @dataclass(frozen=True)
@@ -86,31 +87,41 @@ LARGE = 300_000_000
 """Size of a database in bytes above which its clouds are read in a second process."""
 
 
-def _chunks(record: Path, query: str, size: int = _CHUNK) -> Iterator[list[tuple[Any, ...]]]:
-    """Yield the columns of a query's result, `size` rows at a time."""
+def _read(record: Path, query: str) -> Iterator[list[tuple[Any, ...]]]:
+    """Yield the columns of a query's result, chunk by chunk."""
     with contextlib.closing(open_to_read(record)) as db:
-        cursor = db.execute(query)
-        while rows := cursor.fetchmany(size):
-            yield list(zip(*rows, strict=True))
+        yield from _chunks(db.execute(query))
+
+
+def _chunks(cursor: sqlite3.Cursor) -> Iterator[list[tuple[Any, ...]]]:
+    while rows := cursor.fetchmany(_CHUNK):
+        yield list(zip(*rows, strict=True))
 
 
 def _problems(record: Path) -> tuple[pd.DataFrame, Scenes, dict[int, NDArray[np.float64]]]:
+    """Read the problems. Scenes are written into arrays of their number: joining parts would take twice the memory."""
     import pandas as pd
 
     query = f"SELECT {', '.join(_TAGS)}, truth, source_pose, eval_points, moments, information FROM problems ORDER BY problem"
-    tags: list[tuple[Any, ...]] = []
-    parts: list[Scenes] = []
+    tags: dict[str, list[Any]] = {name: [] for name in _TAGS}
+    interned: dict[Any, Any] = {}
     information: dict[int, NDArray[np.float64]] = {}
-    for columns in _chunks(record, query, _CLOUDS):
-        *_, truth, source_pose, points, stored, infos = columns
-        matrices = {len(tags) + i: _matrices([b], 6)[0] for i, b in enumerate(infos) if b is not None}
-        information |= matrices
-        tags += zip(*columns[: len(_TAGS)], strict=True)
-        parts.append(Scenes(_matrices(truth), _matrices(source_pose), *evaluation_points.decode(points, stored)))
-    frame = pd.DataFrame(tags, columns=pd.Index(_TAGS))
+    with contextlib.closing(open_to_read(record)) as db:
+        db.execute("BEGIN")  # a run that continues must not add problems after they were counted
+        scenes = empty_scenes(*db.execute("SELECT COUNT(*) FROM problems").fetchone())
+        for columns in _chunks(db.execute(query)):
+            *_, truth, source_pose, points, stored, infos = columns
+            start = len(tags["problem"])
+            information |= {start + i: _matrices([b], 6)[0] for i, b in enumerate(infos) if b is not None}
+            scenes.put(
+                start, Scenes(_matrices(truth), _matrices(source_pose), *evaluation_points.decode(points, stored))
+            )
+            for name, values in zip(_TAGS, columns, strict=False):
+                tags[name] += map(interned.setdefault, values, values) if name in _SHARED else values
+    frame = pd.DataFrame(tags)
     for name in ("angle_deg", "translation", "overlap"):
         frame[name] = frame[name].astype("float64")  # SQLite stores NaN as NULL
-    return frame, join_scenes(parts), information
+    return frame, scenes, information
 
 
 def _matrices(blobs: Any, size: int = 4) -> NDArray[np.float64]:
@@ -129,14 +140,19 @@ def scenes_of(
 
 def join_scenes(parts: list[Scenes]) -> Scenes:
     """Concatenate scenes."""
-    if not parts:
-        poses, points = np.zeros((0, 4, 4)), np.zeros((0, evaluation_points.FIRST, 3), np.float32)
-        moments = Moments(np.zeros((0, 3)), np.zeros((0, 3, 3)))
-        parts = [Scenes(poses, poses, moments, points, np.zeros(0, np.intp))]
-    truth, pose, clouds, first, count = zip(*parts, strict=True)
-    mean, root = zip(*clouds, strict=True)
-    joined = Moments(np.concatenate(mean), np.concatenate(root))
-    return Scenes(np.concatenate(truth), np.concatenate(pose), joined, np.concatenate(first), np.concatenate(count))
+    starts = np.cumsum([0, *(len(part.size) for part in parts)])
+    joined = empty_scenes(starts[-1])
+    for start, part in zip(starts, parts, strict=False):
+        joined.put(start, part)
+    return joined
+
+
+def empty_scenes(count: int) -> Scenes:
+    """Return arrays for the scenes of some problems, to be filled by `Scenes.put`."""
+    truth, source_pose = np.empty((2, count, 4, 4))
+    points = np.empty((count, evaluation_points.FIRST, 3), np.float32)
+    moments = Moments(np.empty((count, 3)), np.empty((count, 3, 3)))
+    return Scenes(truth, source_pose, moments, points, np.empty(count, np.intp))
 
 
 _REPEATED = [
@@ -167,7 +183,7 @@ def _outcomes(record: Path) -> pd.DataFrame:
     parts: dict[str, list[NDArray[Any]]] = {name: [] for name in ("key", "problem", *_MEASURED, "pose", "notes")}
     interned: dict[str, str] = {}
     query = f"SELECT {joined}, problem, notes, pose, {', '.join(_MEASURED)} FROM outcomes"
-    for texts, ids, notes, poses, *measured in _chunks(record, query):
+    for texts, ids, notes, poses, *measured in _read(record, query):
         parts["key"].append(keys.encode(texts))
         parts["problem"].append(problems.encode(ids))
         parts["notes"].append(np.array(list(map(interned.setdefault, notes, notes)), dtype=object))
@@ -242,7 +258,7 @@ def _stages(record: Path) -> pd.DataFrame:
     parts: list[tuple[NDArray[Any], ...]] = [tuple(np.zeros(0, dtype=np.int32) for _ in range(6))]
     where = f"WHERE phase = ({TIMED}) AND batch = 1 AND stages != '{{}}'"
     query = f"SELECT method, points, machine, device, stages FROM outcomes {where}"
-    for methods_of_rows, points, machines_of_rows, devices_of_rows, texts in _chunks(record, query):
+    for methods_of_rows, points, machines_of_rows, devices_of_rows, texts in _read(record, query):
         stages = orjson.loads("[" + ",".join(texts) + "]")
         times = np.fromiter(itertools.chain.from_iterable(map(dict.values, stages)), dtype=np.float64)
         calls = np.repeat(np.arange(len(stages)), np.fromiter(map(len, stages), dtype=np.int64))

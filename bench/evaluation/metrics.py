@@ -223,6 +223,12 @@ class Scenes(NamedTuple):
         cloud = Moments(self.moments.mean[which], self.moments.root[which])
         return Scenes(self.truth[which], self.source_pose[which], cloud, self.first[which], self.size[which])
 
+    def put(self, start: int, part: Scenes) -> None:
+        """Replace the scenes from the index `start` on by those of a part."""
+        rows = slice(start, start + len(part.size))
+        self.truth[rows], self.source_pose[rows], self.first[rows] = part.truth, part.source_pose, part.first
+        self.moments.mean[rows], self.moments.root[rows], self.size[rows] = *part.moments, part.size
+
 
 def evaluate(T: Array, which: NDArray[np.intp], scenes: Scenes, symmetry: str | None) -> dict[str, Array]:
     """Compute every error of `COLUMNS` for B poses of problems with the same symmetry group; memory stays small for any B.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import math
 import os
 import pickle
 import signal
@@ -15,7 +17,7 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from typing import IO, Any, TypeVar
+from typing import IO, Any, NamedTuple, TypeVar
 
 from bench.isolation import fork_server, guard, interrupt, received
 from bench.isolation.fork_server import ForkedProcess
@@ -35,6 +37,8 @@ POLL_INTERVAL_S = 0.05
 """Interval at which memory is checked while a call runs."""
 PIPELINE_BELOW_S = 0.5
 """While a call runs, the next one is sent ahead if the call before took less than this."""
+BURST_BELOW_S, BURST = 0.01, 16
+"""Time of a call below which up to `BURST` calls are sent ahead: processes that alternate call by call lose their caches."""
 PIPE_BYTES = 1 << 20
 """Requested pipe buffer size in bytes."""
 SERVER = "bench.isolation.server"
@@ -43,6 +47,13 @@ _COMMON_VARIABLES = {"KMP_INIT_AT_FORK": "FALSE"}
 """Variables that joblib sets in its workers, and so in some processes of methods: here in all."""
 
 T = TypeVar("T")
+
+
+class _Sent(NamedTuple):
+    """A request that was sent: when, and its size in bytes."""
+
+    time_s: float
+    size: int
 
 
 class MethodProcess:
@@ -58,10 +69,11 @@ class MethodProcess:
         self.setup, self.limits, self.server = setup, limits, server
         self.process: subprocess.Popen[bytes] | ForkedProcess | None = None
         self.ready = Reply()
-        self._unanswered = 0  # requests that were sent and not answered
+        self._unanswered: deque[_Sent] = deque()
         self._answered = 0  # requests that were answered
-        self._last_reply = 0.0  # when the last reply came, or the process was started
-        self._waited_s = 0.0  # seconds of waiting since then
+        self._free_s = 0.0  # when the process was free for the next call at the earliest
+        self._waited_s = 0.0  # seconds of waiting since the last reply
+        self._pipe_bytes = 0  # what the pipe of requests holds
 
     def start(self) -> Reply:
         """Start the process and set the method up. Retry once after an external SIGKILL."""
@@ -78,9 +90,9 @@ class MethodProcess:
         self._mark = guard.new_mark()
         with child_requests, child_replies:
             self.process = self._started((child_requests.fileno(), child_replies.fileno()))
-        self._answered, self._last_reply, self._waited_s = 0, time.monotonic(), 0.0
+        self._answered, self._free_s, self._waited_s = 0, time.monotonic(), 0.0
         self._tail = bytearray()
-        self._unanswered, self._pipe_bytes = 0, _widen_pipe(self._requests)
+        self._pipe_bytes = _widen_pipe(self._requests)
         self._tail_reader = threading.Thread(target=_keep_tail, args=(self.process.stderr, self._tail), daemon=True)
         self._tail_reader.start()
         return self.set_up(setup)
@@ -130,7 +142,7 @@ class MethodProcess:
         """Yield the replies to calls in order, each with the label given beside its request.
 
         While the method works on one call, the next one has already been sent, unless the last took
-        `PIPELINE_BELOW_S` or more.
+        `PIPELINE_BELOW_S` or more; many have been sent if it took less than `BURST_BELOW_S`.
 
         Raises:
             InputError: raised by `calls`; the replies to the calls before come first.
@@ -140,21 +152,29 @@ class MethodProcess:
         ahead, more = 0, True
         try:
             while more or waiting:
-                while more and len(waiting) < 1 + ahead:
-                    try:
-                        waiting.append(next(rest))
-                    except (StopIteration, InputError) as end:
-                        more, fault = False, end
+                if len(waiting) <= (1 + ahead) // 2:
+                    while more and len(waiting) < 1 + ahead:
+                        try:
+                            waiting.append(next(rest))
+                        except (StopIteration, InputError) as end:
+                            more, fault = False, end
                 if waiting:
                     requests = [request for _, request in waiting]
                     reply = self._call(requests, self._timeout(requests[0]))
-                    ahead = int(reply.time_ms < 1e3 * PIPELINE_BELOW_S)
+                    ahead = self._calls_ahead(reply.time_ms / 1e3, requests[0])
                     yield waiting.popleft()[0], reply
         finally:
             if self._unanswered:  # nobody waits for these replies any more
                 self.close()
         if isinstance(fault, InputError):
             raise fault
+
+    def _calls_ahead(self, seconds: float, request: RegisterRequest) -> int:
+        """Return how many calls to send ahead after one of some seconds: in a burst, as many as half the pipe holds."""
+        if not seconds < PIPELINE_BELOW_S:
+            return 0
+        size = sum(cloud.nbytes for cloud in (*request.sources, *request.targets))
+        return max(min(self._pipe_bytes // 2 // max(size, 1), BURST), 1) if seconds < BURST_BELOW_S else 1
 
     def _timeout(self, request: Any) -> float:
         """Return the timeout of a request in seconds; a batch gets that of one pair per pair."""
@@ -174,24 +194,26 @@ class MethodProcess:
 
     def _exchange(self, requests: Sequence[Any], timeout: float) -> Reply:
         if not self._unanswered:
-            self._last_reply, self._waited_s = time.monotonic(), 0.0
+            self._waited_s = 0.0
         try:
             self._send(requests)
         except OSError:
             if not self._unanswered:
                 return self._post_mortem()  # otherwise it may have replied to what it received
         reply = self._receive(time.monotonic() + timeout, timeout)
-        self._unanswered = max(self._unanswered - 1, 0)
         return self._apply_limits(reply, timeout)
 
     def _send(self, requests: Sequence[Any]) -> None:
         """Send the requests that were not sent yet; beyond the first only what surely fits into the pipe."""
-        for number, request in enumerate(requests[self._unanswered :], self._unanswered):
+        ahead = sum(earlier.size for earlier in itertools.islice(self._unanswered, 1, None))
+        for number, request in enumerate(requests[len(self._unanswered) :], len(self._unanswered)):
             data = pickle.dumps((self._answered + number, request), protocol=5)
-            if number and len(data) > self._pipe_bytes // 2:
+            ahead += len(data) if number else 0
+            if ahead > self._pipe_bytes // 2:
                 return  # writing would wait until the process reads, past all timeouts
+            sent = _Sent(time.monotonic(), len(data))
             self._requests.send_bytes(data)
-            self._unanswered += 1
+            self._unanswered.append(sent)
 
     def _receive(self, deadline: float, timeout: float) -> Reply:
         """Return the reply, or kill the process once it exceeds a limit: this works inside native code, too.
@@ -230,9 +252,10 @@ class MethodProcess:
         except received.BadReply as fault:
             self.close()
             return Reply(Status.CRASH, message=str(fault))
-        now = time.monotonic()
-        reply = received.bound_time(reply, now - self._last_reply, self._waited_s)
-        self._answered, self._last_reply, self._waited_s = self._answered + 1, now, 0.0
+        begun = max(self._free_s, self._unanswered.popleft().time_s)
+        reply = received.bound_time(reply, time.monotonic() - begun, self._waited_s)
+        busy_s = 0.0 if math.isnan(reply.time_ms) else reply.time_ms / 1e3
+        self._answered, self._free_s, self._waited_s = self._answered + 1, begun + busy_s, 0.0
         if reply.last:
             self.close()
         return reply
@@ -280,7 +303,8 @@ class MethodProcess:
 
     def close(self) -> None:
         """Kill the process and all processes it started."""
-        process, self.process, self._unanswered = self.process, None, 0
+        process, self.process = self.process, None
+        self._unanswered.clear()
         if process is None:
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):

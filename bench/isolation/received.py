@@ -99,7 +99,7 @@ def bound_time(reply: Reply, elapsed_s: float, waited_s: float) -> Reply:
 
     Args:
         reply: of a call that ended; its `time_ms` is NaN if the request is not timed.
-        elapsed_s: seconds from the request, or the reply before it, to this reply. No call takes longer.
+        elapsed_s: seconds from the request, or the end of the call before it, to this reply. No call takes longer.
         waited_s: the part of them in which this process only waited for the reply. A call is not much shorter.
     """
     if math.isnan(reply.time_ms) and not reply.pairs:

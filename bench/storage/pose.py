@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -91,5 +92,6 @@ def translation_fault(pose: NDArray[np.float64], source: NDArray[Any], target: N
 
 def _largest(cloud: NDArray[Any]) -> float:
     """Return the largest magnitude among the finite coordinates of a cloud; 0 if it has none."""
-    magnitudes = np.abs(cloud.astype(np.float64))
-    return float(magnitudes.max(initial=0.0, where=np.isfinite(magnitudes)))
+    magnitudes = np.abs(cloud)
+    largest = float(magnitudes.max(initial=0.0))
+    return largest if math.isfinite(largest) else float(magnitudes.max(initial=0.0, where=np.isfinite(magnitudes)))

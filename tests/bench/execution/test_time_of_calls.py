@@ -87,11 +87,18 @@ def process(monkeypatch):
     monkeypatch.setattr(process_module, "time", clock)
     started = MethodProcess(MethodSetup(MethodSpec("m"), "d"), Limits(2.0, 1.0))
     started.process = type("Running", (), {"poll": lambda self: None, "pid": PROCESS_ID})()
-    monkeypatch.setattr(started, "_send", lambda requests: None)
+    sent = started._unanswered
+    monkeypatch.setattr(started, "_send", lambda requests: sent or sent.append(process_module._Sent(clock.now, 0)))
     monkeypatch.setattr(started, "_memory_gb", lambda: 0.1)
-    monkeypatch.setattr(started, "close", lambda: None)
+    monkeypatch.setattr(started, "close", sent.clear)
     started.clock, Pipe.process = clock, started
     return started
+
+
+def sent_ahead(process):
+    """Let a call be sent before, to a process that was free."""
+    process._free_s = -3.0
+    process._unanswered.append(process_module._Sent(-3.0, 0))
 
 
 @pytest.mark.parametrize(
@@ -106,7 +113,7 @@ def test_the_limit_ends_a_call_at_that_time_and_no_later(process, pairs, seconds
 @pytest.mark.parametrize(("ms", "status"), [(1999.0, "ok"), (2001.0, "timeout")])
 def test_a_reply_that_waited_is_judged_by_its_own_time(process, ms, status):
     process._replies = Pipe(process.clock, 0.0, Reply(time_ms=ms))
-    process._unanswered, process._last_reply = 1, -3.0  # sent ahead
+    sent_ahead(process)
     reply = process.call(RegisterRequest([CLOUD], [CLOUD], 0))
     assert reply.status == status and reply.time_ms == ms
 
@@ -127,6 +134,30 @@ def test_a_plausible_time_is_kept_whatever_the_clock_shows(process, now):
     process._replies = Pipe(process.clock, now + 4.0, reply)
     reply = process.call(RegisterRequest([CLOUD], [CLOUD], 0))
     assert (reply.status, reply.time_ms, reply.stages) == ("ok", 3950.0, {"a": 3000.0})
+
+
+@pytest.mark.parametrize(("claims", "expected"), [
+    ((1000.0, 1900.0), (1000.0, 1900.0)),
+    ((1000.0, 2100.0), (1000.0, 2000.0)),
+    ((3100.0, 1.0), (3000.0, 0.0)),
+])  # fmt: skip
+def test_calls_of_a_burst_take_no_longer_together_than_from_their_requests_to_their_replies(process, claims, expected):
+    """Both replies are read at once: the second call was not made in the time between the two readings."""
+    process.limits = Limits(20.0, 1.0)
+    sent_ahead(process)
+    sent_ahead(process)
+    times = []
+    for claim in claims:
+        process._replies = Pipe(process.clock, 0.0, Reply(pairs=[PairReply(pose=np.eye(4))], time_ms=claim))
+        times.append(process.call(RegisterRequest([CLOUD], [CLOUD], 0)).time_ms)
+    assert times == pytest.approx(expected)
+
+
+def test_a_call_did_not_begin_before_it_was_sent(process):
+    process.limits, process._free_s = Limits(20.0, 1.0), -9.0
+    process._unanswered.append(process_module._Sent(-3.0, 0))
+    process._replies = Pipe(process.clock, 0.0, Reply(pairs=[PairReply(pose=np.eye(4))], time_ms=5000.0))
+    assert process.call(RegisterRequest([CLOUD], [CLOUD], 0)).time_ms == 3000.0
 
 
 class Database:
@@ -363,7 +394,7 @@ def test_ctrl_c_abandons_a_call_unless_its_reply_is_there(process, monkeypatch, 
         with pytest.raises(process_module.interrupt.Interrupted):
             process.call(RegisterRequest([CLOUD], [CLOUD], 0))
     else:
-        process._unanswered, process._last_reply = 1, -3.0  # sent ahead
+        sent_ahead(process)
         assert process.call(RegisterRequest([CLOUD], [CLOUD], 0)).time_ms == 1.0
     assert closed == ([True] if after else [])
 
@@ -425,7 +456,7 @@ def test_memory_above_the_limit_ends_a_call_and_is_stated(process, monkeypatch, 
     assert gigabytes < 1 or reply.message == "used 1.1 GB; the limit is 1 GB"
     late = Reply(time_ms=300.0, peak_mb=5.0, resident_mb=gigabytes * 1e9 / 2**20)
     process._replies = Pipe(process.clock, 0.0, late)
-    process._unanswered, process._last_reply = 1, -3.0  # sent ahead
+    sent_ahead(process)
     reply = process.call(RegisterRequest([CLOUD], [CLOUD], 0))
     assert (reply.status, reply.time_ms, reply.peak_mb) == ("ok" if gigabytes < 1 else "out_of_memory", 300.0, 5.0)
 

@@ -102,6 +102,7 @@ SHORT_TIMEOUT_S = 0.7
 @pytest.fixture
 def picky(monkeypatch):
     monkeypatch.setattr(process_module, "PIPELINE_BELOW_S", np.inf)  # each call is sent ahead, however busy the machine
+    monkeypatch.setattr(process_module, "BURST_BELOW_S", 0.0)
     process = ShortTimeout(MethodSetup(spec("picky", PLUGINS), "blobs"), Limits(FAULT_S, 4))
     assert process.start().status == "ok"
     yield process
@@ -135,6 +136,34 @@ def test_the_next_call_is_unanswered_while_the_method_works_on_a_brief_one(picky
     monkeypatch.setattr(process_module, "PIPELINE_BELOW_S", 0.0)
     pulled.clear()
     assert [len(pulled) for _ in picky.replies(calls(1, 2, 3, pulled=pulled))] == [1, 2, 3]
+
+
+@pytest.fixture
+def bursts(picky, monkeypatch):
+    monkeypatch.setattr(process_module, "BURST_BELOW_S", np.inf)
+    monkeypatch.setattr(process_module, "BURST", 4)
+    return picky
+
+
+def test_brief_calls_are_drawn_in_bursts(bursts):
+    pulled = []
+    seen = [len(pulled) for _ in bursts.replies(calls(*range(12), pulled=pulled))]
+    assert seen == [1, 6, 6, 6, 9, 9, 9, 12, 12, 12, 12, 12]  # up to four beyond the one that is awaited
+
+
+def test_calls_of_a_burst_get_their_own_answers(bursts):
+    values = [1.0, 2.0, 3.0, EXIT, 4.0, 5.0, 6.0, 7.0, SLEEP, 8.0, KILL, 9.0, 10.0]
+    ends = {SLEEP: "timeout", EXIT: "crash", KILL: "crash"}
+    replies = list(bursts.replies(calls(*values)))
+    assert [(first, reply.status) for first, reply in replies] == [(first, ends.get(first, "ok")) for first in values]
+    assert all(reply.pairs[0].pose[0, 3] == first for first, reply in replies if reply.status == "ok")
+
+
+def test_bursts_of_large_clouds_are_short(bursts):
+    pulled = []
+    third = bursts._pipe_bytes // 6 // 24  # three of them fill half the pipe
+    seen = [len(pulled) for _ in bursts.replies(calls(*range(6), points=third, pulled=pulled))]
+    assert seen == [1, 5, 5, 6, 6, 6]
 
 
 def test_clouds_that_no_pipe_holds_are_not_unanswered_ahead(picky):
