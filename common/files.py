@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,8 +35,26 @@ def make_folder(folder: Path) -> None:
     Raises:
         StorageError: the file system takes no such folder, or refuses it.
     """
-    try:
+    with _refused(folder):
         folder.mkdir(parents=True, exist_ok=True)
+
+
+def check_writable(folder: Path) -> None:
+    """Check that files can be written to a folder, or to the existing folder in which it would be created.
+
+    Raises:
+        StorageError: the file system takes no file there, or refuses it.
+    """
+    existing = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    with _refused(folder), tempfile.TemporaryFile(dir=existing):
+        pass
+
+
+@contextmanager
+def _refused(folder: Path) -> Iterator[None]:
+    """Name a folder that the file system does not create."""
+    try:
+        yield
     except FileNotFoundError as error:  # such as below /proc
         raise StorageError(f"{folder}: no folder can be created there; use another one") from error
     except OSError as error:

@@ -415,12 +415,13 @@ def _run_folder(run_config: RunConfig, flags: argparse.Namespace) -> Path:
     """
     from bench.report import command
     from bench.storage import environment, run_folder
+    from common import files
 
     data_sets = re.sub(r"[^\w.]+", "-", "-".join(dataset.text for dataset in run_config.datasets)).strip("-")
     default = f"{flags.preset}-{data_sets[:MAX_DATASET_CHARACTERS]}-{run_config.hash[:8]}"
     folder = run_folder.resolve_folder(flags.out or default, command.RESULTS)
     run_folder.check_run_folder(folder)
-    run_folder.check_writable(folder)
+    files.check_writable(folder)
     run_folder.check_report_folder(command.REPORTS / folder.resolve().name)
     environment.require_clean_checkout(folder)
     return folder

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from bench.storage import database
 from bench.storage.database import FileKind
-from common.errors import InputError, storage_error
+from common.errors import InputError
 from common.text import join_names
 
 DATABASE_NAME = "record.sqlite"
@@ -74,21 +73,6 @@ def check_run_folder(folder: Path) -> None:
     if kind is FileKind.EMPTY and (others or (names and DATABASE_NAME not in names and not _has_run_json(folder))):
         listed = _format_names(others or names)
         raise InputError(f"--out {folder}: holds {listed} and no results database; give a new or empty folder")
-
-
-def check_writable(folder: Path) -> None:
-    """Check that files can be written to a folder, or to the existing folder in which it will be created.
-
-    Raises:
-        InputError: they cannot.
-    """
-    existing = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
-    try:
-        with tempfile.TemporaryFile(dir=existing):
-            pass
-    except OSError as error:
-        reason = error.strerror or error
-        raise storage_error(error, folder) or InputError(f"--out {folder}: {reason}; use another path") from error
 
 
 def delete_run_files(folder: Path) -> list[str]:

@@ -1,11 +1,13 @@
 """Files are written whole or not at all."""
 
 import errno
+import os
+import re
 
 import pytest
 
 from common.errors import StorageError
-from common.files import atomic_path, write_atomically
+from common.files import atomic_path, check_writable, write_atomically
 
 
 def test_text_that_utf_8_lacks_is_written_as_an_escape(tmp_path):
@@ -55,3 +57,21 @@ def test_what_is_no_fault_of_the_disk_is_raised_as_it_is(tmp_path):
 
     with pytest.raises(OSError, match="broken"):
         write_atomically(tmp_path / "a", blocks())
+
+
+def test_the_existing_folder_of_a_path_is_probed_without_a_trace(tmp_path):
+    file = tmp_path / "file"
+    file.touch()
+    for below in (file / "run", file / "more" / "run"):
+        with pytest.raises(StorageError, match=f"{re.escape(str(below))}: a part of this path is a file"):
+            check_writable(below)
+    check_writable(tmp_path / "new" / "run")
+    check_writable(tmp_path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission_is_refused(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(StorageError, match="no permission"):
+        check_writable(tmp_path / "run")

@@ -11,6 +11,7 @@ from bench.cli import main
 from bench.planning.config import RunConfig
 from bench.storage import environment, run_folder
 from bench.storage.environment import ROOT
+from common import files
 from common.errors import InputError
 from datasets.registry import DataRegistry
 from tests.bench.command_line import PLUGINS, QUICK, SHORT, configuration, refused
@@ -102,7 +103,8 @@ def test_a_run_starts_only_if_every_check_of_its_folder_passes(project, capsys, 
     def refuse(folder):
         raise InputError(f"{check} of {folder}")
 
-    monkeypatch.setattr(environment if check == "require_clean_checkout" else run_folder, check, refuse)
+    module = next(module for module in (environment, run_folder, files) if hasattr(module, check))
+    monkeypatch.setattr(module, check, refuse)
     place = "reports" if check == "check_report_folder" else "results"
     assert f"{check} of {place}/r" in refused(capsys, *SHORT, "--out", "r").replace(f"{Path.cwd()}/", "")
     assert not (project / "results" / "r").exists()

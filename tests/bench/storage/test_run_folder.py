@@ -1,7 +1,6 @@
 """Folders of runs and reports: no file of others is overwritten or deleted."""
 
 import errno
-import os
 import re
 from pathlib import Path
 
@@ -167,23 +166,6 @@ def test_a_folder_is_new_or_of_a_run(tmp_path, names, content, refused_names):
     run_folder.check_run_folder(tmp_path / "new")
     with pytest.raises(InputError, match="exists and is not a folder"):
         run_folder.check_run_folder(fill(tmp_path, "file") / "file")
-
-
-def test_the_existing_folder_of_a_path_is_probed_without_a_trace(tmp_path):
-    file = fill(tmp_path, "file") / "file"
-    for below in (file / "run", file / "more" / "run"):
-        with pytest.raises(InputError, match=f"{re.escape(str(below))}: a part of this path is a file"):
-            run_folder.check_writable(below)
-    run_folder.check_writable(tmp_path / "new" / "run")
-    run_folder.check_writable(tmp_path)
-    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_without_permission_is_refused(tmp_path):
-    tmp_path.chmod(0o500)
-    with pytest.raises(InputError, match="no permission"):
-        run_folder.check_writable(tmp_path / "run")
 
 
 HEAD = "<title>Registration benchmark: report</title>"
