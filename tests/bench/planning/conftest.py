@@ -27,7 +27,7 @@ def run_file(tmp_path, monkeypatch):
 @pytest.fixture(scope="session")
 def given():
     """A configuration with a random method, one that takes batches, one of half the problems, and one of an extra grid."""
-    flags = ["--problems", "45", "--repeats", "3", "--batch", "7", "--seed", "5", "--threads", "2", "--timeout", "3"]
+    flags = ["--problems", "45", "--repeats", "3", "--batch", "7", "--seed", "5", "--threads", "2", "--timeout", "0.1"]
     config, _ = configuration(*QUICK, "--methods", "lottery", "together", "identity", *flags)
     more = ExtraGrid((spec("random_pose", PLUGINS),), config.datasets, config.conditions[:1], (60,), 30)
     return replace(config, limits={"identity": 0.5}, more=(more,))
