@@ -303,7 +303,12 @@ TESTS = {
     "datasets/formats/pcd.py": [f"{FORMATS}/test_pcd.py", f"{FORMATS}/test_reading.py"],
     "datasets/formats/ply.py": [f"{FORMATS}/test_ply.py", f"{FORMATS}/test_reading.py"],
     "datasets/formats/reading.py": [f"{FORMATS}/test_reading.py", f"{DOCTESTS}[datasets.formats.reading]"],
-    "datasets/formats/tables.py": [f"{FORMATS}/test_tables.py", f"{DOCTESTS}[datasets.formats.tables]"],
+    "datasets/formats/tables.py": [
+        f"{FORMATS}/test_tables.py",
+        f"{DOCTESTS}[datasets.formats.tables]",
+        f"{FORMATS}/test_arrays.py",
+        f"{FORMATS}/test_text.py",
+    ],
     "datasets/formats/text.py": [f"{FORMATS}/test_text.py", f"{FORMATS}/test_reading.py"],
     "datasets/indoor/camera.py": [f"{INDOOR}/test_camera.py", PINNED],
     "datasets/indoor/fragments.py": [f"{INDOOR}/test_fragments.py", PINNED],
