@@ -121,7 +121,7 @@ EXCLUDED_CALLS = {
     "set_visible": "appearance",
 }
 """Calls that are not dropped or changed, with the reason."""
-WRITTEN_DEFAULTS = {"check=False", "allow_pickle=False", "rcond=None"}
+WRITTEN_DEFAULTS = {"check=False", "allow_pickle=False", "rcond=None", "observed=True"}
 """Keywords that are not dropped: they write out the default of every function that has them."""
 EXCLUDED_NUMBERS = {
     **dict.fromkeys(("wait", "sleep"), "a duration of waiting"),
