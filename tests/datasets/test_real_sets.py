@@ -1,5 +1,7 @@
 """Data sets of real scans and of one's own files, on scenes made here whose truth is known."""
 
+from dataclasses import replace
+
 import h5py
 import numpy as np
 import pytest
@@ -11,8 +13,9 @@ from scipy.spatial.transform import Rotation
 
 from common.errors import InputError
 from common.keys import rng
+from common.kinds import DataKind
 from datasets import icl_nuim
-from datasets.fragment_layouts import SceneFiles
+from datasets.fragment_layouts import OFFICIAL_PAIRS, SceneFiles, find_scenes
 from datasets.fragments import Scene, _sample, connected, read_log
 from datasets.icl_nuim_pairs import read_trajectory
 from datasets.information import information_of, standard_order
@@ -773,3 +776,97 @@ def test_clouds_with_too_few_points_are_left_out_unless_all_are_so_small(request
     else:
         assert dataset.points_for(requested, needed) == (usable, remark)
     assert dataset.fixed_points == 50 and dataset.point_counts("test").tolist() == [80, 50, 2**62, 200]
+
+
+@pytest.mark.parametrize(
+    ("place", "official"),
+    [
+        ("data/test/kitchen", set()),
+        ("data/test/kitchen-evaluation", {"3dmatch"}),
+        ("data/test/gt_result/kitchen-evaluation", {"3dmatch"}),
+        ("gt_result/kitchen", {"3dmatch"}),
+        ("benchmarks/3DMatch/kitchen", {"3dmatch"}),
+        ("configs/benchmarks/3DLoMatch/kitchen", {"3dlomatch"}),
+        ("data/3DMatch/kitchen", {"3dmatch"}),
+    ],
+)
+def test_a_list_is_official_by_its_place(tmp_path, place, official):
+    for folder, file in (("data/test/kitchen", "cloud_bin_0.ply"), (place, "gt.log"), (place, "gt.info")):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / file).touch()
+    for benchmark in ("", "3dmatch", "3dlomatch"):
+        if "3DLoMatch" in place and benchmark != "3dlomatch":
+            continue  # no list that another benchmark could take
+        (found,) = find_scenes(tmp_path, benchmark)
+        assert (found.name, found.log) == ("kitchen", tmp_path / place / "gt.log")
+        assert found.official == (benchmark in official) and found.info == found.log.with_name("gt.info")
+        assert found.clouds == {0: tmp_path / "data/test/kitchen/cloud_bin_0.ply"}
+
+
+@pytest.mark.parametrize(("depth", "found"), [(0, True), (4, True), (5, False)])
+def test_scenes_are_found_up_to_four_levels_below(tmp_path, depth, found):
+    folder = tmp_path.joinpath(*"abcdef"[:depth])
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("cloud_bin_10.pcd", "cloud_bin_9.ply", "cloud_bin_x.ply", "cloud_bin_3.txt", "gt.log"):
+        (folder / name).touch()
+    if found:
+        assert list(find_scenes(tmp_path, "")[0].clouds) == [9, 10]
+    else:
+        with pytest.raises(InputError, match=r"no cloud_bin_\*\.ply, \.pcd or \.pth within 4 levels"):
+            find_scenes(tmp_path, "")
+
+
+@pytest.mark.parametrize("benchmark", ["", "3dmatch", "3dlomatch"])
+def test_a_list_with_the_published_number_of_pairs_is_official(tmp_path, monkeypatch, benchmark):
+    assert sum(OFFICIAL_PAIRS.values()) == 1623 and len(OFFICIAL_PAIRS) == 8
+    for pairs in (505, 506, 507):
+        arrays = {"pairs": np.zeros((pairs, 2), int)}
+        monkeypatch.setattr("datasets.fragments.load_or_compute", lambda *_, arrays=arrays: arrays)
+        files = SceneFiles("7-scenes-redkitchen", {}, tmp_path / "gt.log", tmp_path / "gt.info", False)
+        dataset = open_data("fragments")
+        dataset.benchmark = benchmark
+        assert dataset._scene(files).official == (benchmark == "3dmatch" and pairs == 506)
+        assert not dataset._scene(replace(files, name="other")).official
+
+
+def test_two_scans_of_an_object_are_enough_and_one_is_refused(tmp_path):
+    folder = tmp_path / "stanford"
+    folder.mkdir()
+    (folder / "a.conf").write_text("bmesh a.ply 0 0 0 0 0 0 1\nbmesh b.ply 0 0 0 0 0 0 1\n")
+    trimesh.PointCloud(rng("two").random((30, 3))).export(folder / "a.ply")
+    with pytest.raises(InputError, match=r"a\.conf: fewer than two of the scans .*such as b\.ply"):
+        len(open_data("stanford", tmp_path))
+    (folder / "b.ply").write_bytes((folder / "a.ply").read_bytes())
+    assert len(open_data("stanford", tmp_path)) == 1
+
+
+def test_a_composed_pair_without_overlap_has_no_information(scene, tmp_path):
+    """Pairs that a chain of listed ones connects get the matrix of their correspondences, if there are any."""
+    far = np.vstack([rng("far").random((500, 3)), rng("far").random((500, 3)) + 50])
+    for k in range(4):
+        trimesh.PointCloud(far[:500] if k < 3 else far[500:]).export(scene / f"cloud_bin_{k}.ply")
+    (scene / "gt.log").write_text("".join(block(i, i + 1, 4, np.eye(4)) for i in range(3)))
+    (scene / "gt.info").unlink()
+    dataset = fragments(scene, benchmark="3dlomatch")
+    arrays = dataset.scenes[0].arrays
+    pairs = dict(zip(map(tuple, arrays["numbers"].tolist()), arrays["information"], strict=True))
+    assert set(pairs) == {(i, j) for i in range(4) for j in range(i + 1, 4)}
+    np.testing.assert_allclose(pairs[0, 2], information_of(far[:500]), rtol=1e-5)
+    assert np.isnan([pairs[p] for p in pairs if p != (0, 2)]).all()
+
+
+@pytest.mark.parametrize(
+    ("count", "kinds", "kind"),
+    [(3, ["scans", "scans"], DataKind.SCANS), (3, ["scans", "objects"], DataKind.OBJECTS), (3, None, DataKind.OBJECTS),
+     (2, None, None)],
+)  # fmt: skip
+def test_pairs_of_a_file_have_their_kind_and_three_points_at_least(tmp_path, count, kinds, kind):
+    extra = {} if kinds is None else {"kind": kinds}
+    clouds = rng("kinds").random((2, count, 3)).astype(np.float32)
+    write_pairs(tmp_path / "p.h5", 2, source=clouds, target=clouds, **extra)
+    dataset = open_data("pairs[path=p.h5]", tmp_path)
+    if kind is None:
+        with pytest.raises(InputError, match="2 points, not 3 or more finite ones"):
+            len(dataset)
+    else:
+        assert (len(dataset), dataset.kind) == (2, kind)
