@@ -76,7 +76,7 @@ EXCLUDED_KEYWORDS = {
     "readable": "guards the direction of a pipe",
     "duplex": "guards the direction of a pipe",
     **dict.fromkeys(
-        "color figsize fontsize aspect pad justify "
+        "color s figsize fontsize aspect pad justify "
         "labelspacing handlelength rotation linewidth markersize zorder alpha padding pad_edge width "
         "min_width ratio in_layout clip_on squeeze length top labeltop bottom labelbottom no_wrap shrink "
         "thickness domain xytext wide dpi ha va rotation_mode highlight metavar".split(),

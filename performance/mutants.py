@@ -273,7 +273,7 @@ TESTS = {
     "common/parallel.py": [f"{REPORT}/test_jobs.py"],
     "common/files.py": ["tests/common/test_files.py"],
     "common/inspection.py": ["tests/common/test_inspection.py"],
-    "common/keys.py": [f"{DOCTESTS}[common.keys]", PINNED],
+    "common/keys.py": ["tests/common/test_keys.py", f"{DOCTESTS}[common.keys]", PINNED],
     "common/moments.py": ["tests/common/test_moments.py", f"{DOCTESTS}[common.moments]"],
     "common/plugins.py": ["tests/common/test_plugins.py"],
     "common/portable.py": ["tests/common/test_portable.py", PINNED],
