@@ -870,3 +870,17 @@ def test_pairs_of_a_file_have_their_kind_and_three_points_at_least(tmp_path, cou
             len(dataset)
     else:
         assert (len(dataset), dataset.kind) == (2, kind)
+
+
+@pytest.mark.parametrize(("least", "names"), [(8, ["a", "b"]), (9, ["b"]), (10, [])])
+def test_objects_have_at_least_the_points_that_both_clouds_take(tmp_path, least, names):
+    for name, count in (("a", 8), ("b", 9)):
+        np.save(tmp_path / f"{name}.npy", rng(name).random((count, 3)))
+    dataset = open_data(f"folder[path={tmp_path}]")
+    if not names:
+        with pytest.raises(InputError, match="no test object of these categories of 10 points or more"):
+            dataset.pick("test", 0, 0, None, least)
+    else:
+        picked = {dataset.shape("test", dataset.pick("test", k, 0, None, least)).name for k in range(4)}
+        assert picked == set(names)
+        assert open_data(f"folder[path={tmp_path},min_points={least}]").names == [f"{name}.npy" for name in names]

@@ -85,6 +85,8 @@ def test_pairs_are_those_of_the_lowest_the_middle_and_the_highest_overlap_in_ran
     arrays = rooms.select_pairs(rows, least=1000)
     assert arrays["pairs"].tolist() == [[1, 3], [2, 3], [0, 1]] and arrays["overlap"].tolist() == [0.19, 0.59, 0.9]
     assert [round(matrix[0, 0]) for matrix in arrays["information"]] == [190, 590, 900]
+    close = rooms.select_pairs([row_of(start) for start in (0, 70, 500, 560)], least=1000)
+    assert close["overlap"].tolist() == [0.44, 0.51, 0.57], "not .93 and .94"
     two = rooms.select_pairs([row_of(start) for start in (0, 950, 1900, 2850)], least=1000)
     assert len(two["pairs"]) == 0 and two["information"].shape == (0, 6, 6), "no overlap is in range"
     lowest = rooms.select_pairs([row_of(start) for start in (0, 900, 901, 902)], least=1000)
@@ -107,6 +109,7 @@ def test_points_up_to_37_mm_apart_are_of_one_surface(aside, overlap):
 def test_constants_are_those_of_the_published_rooms():
     """Another value gives other scenes under the same names; the digest is of a camera with few rays and frames."""
     constants = rooms.FRAGMENTS, rooms.PAIRS, rooms.LEAST_POINTS, rooms.NOISE, FRAMES, rooms.scene_arrays.__defaults__
+    assert open_data("rooms", ".").scenes == 50 and rooms.NEAR == 0.0375
     assert constants == (4, 3, 2500, (1.0, 3.0), 30, (None, 30, 2500))
     assert Camera() == Camera(width=128, height=96, focal=117.0, near=0.4, far=4.5, levels=348.0, noise=1.0, warp=0.004)
     assert (fragments.VOXEL, fragments._LEAST, fragments._TRUNCATION, fragments._DRIFT) == (0.025, 2, 0.06, 0.0015)
