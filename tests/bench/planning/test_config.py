@@ -50,6 +50,12 @@ def test_of_lists_of_more_than_six_entries_only_the_changed_ones_are_shown(count
     assert config_module.differences({"m": entries}, {"m": entries[:-1]})[0].startswith("m: ")
 
 
+def test_a_value_that_became_a_table_or_a_list_is_shown_as_it_is():
+    there, here = {"gpu": {"name": "A"}, "kind": ["a"]}, {"gpu": None, "kind": "a"}
+    assert config_module.differences(there, here) == ["gpu: {'name': 'A'} → –", "kind: a → a"]
+    assert config_module.differences(here, there) == ["gpu: – → {'name': 'A'}", "kind: a → a"]
+
+
 MOST = 10_000_000
 
 
@@ -60,7 +66,11 @@ MOST = 10_000_000
         *((name, (1e-9, MOST), (0, -1.0, np.nextafter(MOST, np.inf))) for name in ("timeout", "memory_limit_gb")),
         ("points", ((1,), (MOST, 5)), ((0,), (5, MOST + 1))),
         ("timing_rounds", (0, MOST), (-1, MOST + 1)),
-        ("angles", ((0, 180), (10.0, 20.0, 30.0)), ((), (20,), (0, 0), (0, 20, 20), (20, 10), (-0.1, 30), (0, 180.1))),
+        (
+            "angles",
+            ((0, 180), (10.0, 20.0, 30.0)),
+            ((), (20,), (0, 0), (0, 20, 20), (20, 10), (-0.1, 30), (0, 180.1), (0, 20, 180.1)),
+        ),
         ("sampler", ("axis_angle", "haar"), ("har",)),
     ],
 )
