@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import InputError, unknown
-from common.kinds import DataKind
+from common.kinds import DataKind, data_kind
 from common.text import counted
 from datasets.base import Pair, PairSet
 from datasets.cache import Arrays, load_or_compute
@@ -22,8 +22,8 @@ CLOUDS = ("source", "target")
 REQUIRED = (*CLOUDS, "transform")
 """Fields of every file."""
 OPTIONAL = (
-    "id", "seed", "object", "category", "cell", "domain", "symmetry", "overlap", "information", "source_pose", "evaluation",
-    "source_points", "target_points",
+    "id", "seed", "object", "category", "cell", "domain", "kind", "symmetry", "overlap", "information", "source_pose",
+    "evaluation", "source_points", "target_points",
 )  # fmt: skip
 """Further fields of a file written by `bench.py problems --export`."""
 
@@ -57,7 +57,7 @@ class Pairs(PairSet):
     def kind(self) -> DataKind:  # type: ignore[override]
         """Kind of the exported problems; that of objects if the file does not give it, or gives several."""
         kinds = {self._tag("kind", row, DataKind.OBJECTS) for row in self._valid_rows}
-        return DataKind(kinds.pop()) if len(kinds) == 1 else DataKind.OBJECTS
+        return data_kind(kinds.pop()) if len(kinds) == 1 else DataKind.OBJECTS
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ class Pairs(PairSet):
     @cached_property
     def _arrays(self) -> Arrays:
         """Fields of the file, checked."""
-        arrays = load_or_compute("pairs", [self._file], lambda: read_fields(self._file, REQUIRED, OPTIONAL))
+        arrays = load_or_compute(f"pairs {OPTIONAL}", [self._file], lambda: read_fields(self._file, REQUIRED, OPTIONAL))
         n = len(arrays["transform"])
         for name, shape in {"source": (n, None, 3), "target": (n, None, 3), "transform": (n, 4, 4)}.items():
             actual, dtype = arrays[name].shape, arrays[name].dtype

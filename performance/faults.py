@@ -76,7 +76,7 @@ EXCLUDED_KEYWORDS = {
     "readable": "guards the direction of a pipe",
     "duplex": "guards the direction of a pipe",
     **dict.fromkeys(
-        "color figsize fontsize aspect pad justify "
+        "color s figsize fontsize aspect pad justify "
         "labelspacing handlelength rotation linewidth markersize zorder alpha padding pad_edge width "
         "min_width ratio in_layout clip_on squeeze length top labeltop bottom labelbottom no_wrap shrink "
         "thickness domain xytext wide dpi ha va rotation_mode highlight metavar".split(),
@@ -121,7 +121,7 @@ EXCLUDED_CALLS = {
     "set_visible": "appearance",
 }
 """Calls that are not dropped or changed, with the reason."""
-WRITTEN_DEFAULTS = {"check=False", "allow_pickle=False", "rcond=None"}
+WRITTEN_DEFAULTS = {"check=False", "allow_pickle=False", "rcond=None", "observed=True"}
 """Keywords that are not dropped: they write out the default of every function that has them."""
 EXCLUDED_NUMBERS = {
     **dict.fromkeys(("wait", "sleep"), "a duration of waiting"),

@@ -296,7 +296,7 @@ def merge(parts: list[RunData], names: list[str]) -> RunData:
     for i, later in enumerate(parts):
         for earlier, name in zip(parts[:i], names, strict=False):
             _check_mergeable(earlier, later, name, names[i])
-    problems = pd.concat([p.problems for p in parts], ignore_index=True)
+    problems = pd.concat([p.problems for p in parts])
     scenes = join_scenes([p.scenes for p in parts])
     starts = np.cumsum([0, *(len(p.problems) for p in parts)])
     infos = {int(s) + row: m for s, p in zip(starts, parts, strict=False) for row, m in p.information.items()}

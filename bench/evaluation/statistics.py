@@ -194,7 +194,7 @@ def bootstrap_median(values: NDArray[Any], cluster: Clusters = None) -> tuple[fl
     ranks = _median_ranks(n)
     if size == 0 or (cluster is not None and len(np.unique(cluster)) < n):
         low_share, high_share = _wilson(np.asarray(0.5), np.asarray(size), quantile)
-        ranks = int(np.floor(n * low_share)), min(int(np.ceil(n * high_share)) - 1, n - 1)
+        ranks = int(np.floor(n * low_share)), int(np.ceil(n * high_share)) - 1
     return float(ordered[ranks[0]]), float(ordered[ranks[1]])
 
 

@@ -45,3 +45,9 @@ def test_values_become_plain_json():
     assert json.loads(json.dumps(plain))["n"] == float("inf") and plain["m"] == float("-inf")
     assert plain["text"] == "a b" and type(plain["text"]) is str and type(plain["x"]) is float
     assert plain["list"] == [1, None, True] and plain["3"] == "<class 'object'>"
+
+
+@pytest.mark.parametrize("most", [1, 17, 18, 19, 25, 99, 100])
+def test_a_long_text_is_cut_to_its_beginning_and_its_length(most):
+    text, end = "x" * 100, "… (100 characters)"
+    assert clean(text, most) == (text if most == 100 else "x" * max(most - len(end), 0) + end)

@@ -207,3 +207,11 @@ def test_the_page_suffices_to_draw_a_problem_again(dataset, condition, index, se
         assert ours.dtype == theirs.dtype and ours.tobytes() == np.ascontiguousarray(theirs).tobytes()
     whole = hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in redrawn[:3]))
     assert whole.digest() == problem.sha256()
+
+
+def test_preparing_a_set_returns_the_number_of_objects_of_each_split():
+    assert Shapes40().prepare() == "endless train objects, endless test objects"
+    for count, words in ((1, "1 train object, 1 test object"), (7, "7 train objects, 7 test objects")):
+        dataset = Fixed()
+        dataset.labels = lambda _, count=count: np.zeros(count, int)
+        assert dataset.prepare() == words

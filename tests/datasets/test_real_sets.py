@@ -1,22 +1,28 @@
 """Data sets of real scans and of one's own files, on scenes made here whose truth is known."""
 
+from dataclasses import replace
+
 import h5py
 import numpy as np
 import pytest
 import trimesh
 from PIL import Image
 from scipy.spatial import cKDTree
+from scipy.spatial.distance import cdist
 from scipy.spatial.transform import Rotation
 
 from common.errors import InputError
 from common.keys import rng
+from common.kinds import DataKind
 from datasets import icl_nuim
-from datasets.fragments import connected, read_log
+from datasets.fragment_layouts import OFFICIAL_PAIRS, SceneFiles, find_scenes
+from datasets.fragments import Scene, _sample, connected, read_log
 from datasets.icl_nuim_pairs import read_trajectory
 from datasets.information import information_of, standard_order
 from datasets.poses import move, sample_pose
 from datasets.problems import ProblemKey, make_problem
 from datasets.registry import DataRegistry
+from datasets.scans import check_overlaps, check_rigid, overlaps
 from datasets.stanford import read_conf
 from tests.catalog import open_data
 
@@ -576,3 +582,305 @@ def test_a_changed_file_is_read_again(mixed, tmp_path):
     np.save(mixed / "ball" / "cloud.npy", rng("other").random((300, 3)))
     after = open_data("folder[path=mine]", tmp_path).shape("test", 0).cloud
     assert len(before) == 200 and len(after) == 300
+
+
+# Bounds and defaults
+
+
+@pytest.mark.parametrize(("error", "rigid"), [(0.9e-3, True), (1.1e-3, False)])
+def test_a_rotation_is_one_to_a_thousandth(error, rigid):
+    T = np.stack([np.eye(4), np.diag([np.sqrt(1 + error), 1, 1, 1])])
+    if rigid:
+        check_rigid(T, "T")
+        return
+    with pytest.raises(InputError, match=r"^T 1 is no rigid motion"):
+        check_rigid(T, "T {row}")
+
+
+def test_reflections_other_last_rows_and_infinite_translations_are_no_rigid_motion():
+    for row, column, value in ((2, 2, -1.0), (3, 0, 1e-9), (3, 3, 2.0), (0, 3, np.inf), (0, 0, np.nan)):
+        T = np.eye(4)
+        T[row, column] = value
+        with pytest.raises(InputError, match="is no rigid motion"):
+            check_rigid(T, "T")
+
+
+@pytest.mark.parametrize(
+    ("near", "low", "high", "valid"),
+    [(1e-9, 0, 0, True), (1, 0, 1, True), (0, 0, 1, False), (-1, 0, 1, False), (1, -0.1, 1, False), (1, 0, 1.1, False),
+     (1, 0.6, 0.5, False)],
+)  # fmt: skip
+def test_overlaps_rise_within_0_and_1_and_the_distance_is_above_0(near, low, high, valid):
+    if valid:
+        check_overlaps(near, low, high)
+    else:
+        with pytest.raises(ValueError, match="near must be above 0"):
+            check_overlaps(near, low, high)
+
+
+DEFAULTS = {
+    "stanford": {"near": 0.02, "min_overlap": 0.3, "max_overlap": 1.0},
+    "icl_nuim_pairs": {"near": 0.0375, "min_overlap": 0.3, "max_overlap": 1.0},
+    "fragments": {"near": 0.0375, "min_overlap": 0.0, "max_overlap": 1.0, "adjacent": False, "share": "target"},
+    "pair_list": {"min_overlap": 0.0, "max_overlap": 1.0},
+    "icl_nuim": {"train_share": 0.8, "skip_bad": False},
+    "rooms": {"split": "test", "scenes": 50},
+    "folder": {"unit": True, "min_points": 3, "symmetry": "unknown", "skip_bad": False},
+}
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_parameters_have_the_defaults_of_earlier_results(name):
+    dataset = open_data(name)
+    assert {key: getattr(dataset, key) for key in DEFAULTS[name]} == DEFAULTS[name]
+
+
+@pytest.mark.parametrize("count", [40, 1000, 1300])
+def test_overlaps_are_the_share_of_the_source_near_the_target_of_at_most_a_thousand_points(count):
+    draw = rng("overlaps")
+    world = [draw.random((count, 3)), draw.random((60, 3)), draw.random((50, 3)) + np.array([0.5, 0, 0])]
+    frames = [sample_pose("haar", draw) for _ in world]
+    clouds = [move(np.linalg.inv(T), cloud) for T, cloud in zip(frames, world, strict=True)]
+    pairs = [(1, 0), (1, 2), (2, 0)]
+    poses = [np.linalg.inv(frames[target]) @ frames[source] for target, source in pairs]
+    for share, (target, source) in zip(overlaps(clouds.__getitem__, pairs, poses, 0.1), pairs, strict=True):
+        near = (cdist(world[source], world[target]).min(axis=1) < 0.1).mean()
+        assert share == pytest.approx(near, abs=1e-9 if len(clouds[source]) <= 1000 else 0.05) and 0.02 < near < 0.98
+    if count > 1000:
+        used = rng("overlap", count).permutation(count)[:1000]
+        near = (cdist(world[0][used], world[1]).min(axis=1) < 0.1).mean()
+        assert overlaps(clouds.__getitem__, pairs, poses, 0.1)[0] == pytest.approx(near)
+
+
+def scene_of(count, numbers, overlap, target_overlap, official=False):
+    arrays = {"numbers": np.array(numbers), "start": np.arange(count + 1)}
+    arrays |= {"overlap": np.array(overlap), "target_overlap": np.array(target_overlap)}
+    return Scene("s", arrays, official)
+
+
+@pytest.mark.parametrize("official", [False, True])
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("adjacent", [False, True])
+@pytest.mark.parametrize(("benchmark", "low", "high"), [("", 0.0, 1.0), ("3dmatch", 0.3, 1.0), ("3dlomatch", 0.1, 0.3)])
+@pytest.mark.parametrize(
+    ("least", "most", "share"), [(0.0, 1.0, "target"), (0.25, 0.6, "target"), (0.2, 1.0, "source")]
+)
+def test_pairs_are_those_of_the_benchmark_and_of_the_bounds(
+    official, count, adjacent, benchmark, low, high, least, most, share
+):
+    numbers = [(0, k % 4) for k in range(1, 13)]
+    values = np.linspace(0.05, 1.0, 12)
+    scene = scene_of(count, numbers, values[::-1], values, official)
+    text = f"adjacent={str(adjacent).lower()},benchmark={benchmark or '3dmatch'},min_overlap={least},max_overlap={most}"
+    dataset = open_data(f"fragments[{text},share={share}]")
+    dataset.benchmark = benchmark
+    if not official:
+        least, most = max(low, least), min(high, most)
+    expected = [
+        k
+        for k, (i, j) in enumerate(numbers)
+        if (adjacent or count == 2 or abs(j - i) > 1)
+        and least <= (v := values[k] if share == "target" else values[::-1][k])
+        and (v < most or most == 1)
+    ]
+    assert dataset._selected(scene).tolist() == expected
+
+
+@pytest.mark.parametrize(("count", "text"), [(1, "s0"), (3, "s0, s1, s2"), (5, "s0, s1, s2 and 2 more")])
+def test_scenes_without_an_official_list_are_named(count, text):
+    dataset = open_data("fragments[benchmark=3dlomatch]")
+    arrays = {"bad": np.array([], dtype=np.str_)}
+    dataset.__dict__["scenes"] = [Scene(f"s{k}", arrays, k >= count) for k in range(count + 2)]
+    assert dataset.remarks == (f"no official 3DLoMatch list for {text}: its pairs are chosen by measured overlap",)
+    dataset.benchmark = ""
+    assert dataset.remarks == ()
+
+
+def test_information_is_of_target_points_near_the_source_and_of_either_sense(tmp_path):
+    """A pair without one in the file, one with the sense of Fast Global Registration, and one of the source's points."""
+    draw, near = rng("gt.info"), 0.2
+    world = draw.random((400, 3)) + np.array([3, 1, 2])
+    poses = [sample_pose("haar", draw) for _ in range(3)]
+    clouds = {k: move(np.linalg.inv(T), world[100 * k : 100 * k + 200]) for k, T in enumerate(poses)}
+    pairs = [(0, 1), (0, 2), (1, 2)]
+    T = [np.linalg.inv(poses[i]) @ poses[j] for i, j in pairs]
+    matched = [
+        clouds[i][cdist(clouds[i], move(m, clouds[j])).min(axis=1) < near] for (i, j), m in zip(pairs, T, strict=True)
+    ]
+    sign = np.where(np.arange(6) < 3, 1, -1)
+    opposite = information_of(matched[1]) * sign[:, None] * sign
+    of_source = information_of(move(np.linalg.inv(T[2]), matched[2]))
+    (tmp_path / "gt.info").write_text(block(0, 2, 3, opposite) + block(1, 2, 3, of_source * sign[:, None] * sign))
+    files = SceneFiles("s", {}, tmp_path / "gt.log", tmp_path / "gt.info", False)
+    dataset = open_data(f"fragments[near={near}]")
+    found = dataset._information(files, clouds, pairs, T, [True, False, False])
+    expected = [information_of(matched[0]), information_of(matched[1]), of_source]
+    for k in range(3):
+        np.testing.assert_allclose(found[k], expected[k], rtol=1e-6, atol=1e-4)
+    assert np.isnan(dataset._information(files, clouds, pairs[:1], T[:1], [False])).all()
+
+
+def test_information_is_of_at_most_five_thousand_points():
+    for count, used in ((5000, 5000), (5001, 5000), (40, 40)):
+        cloud = np.arange(3.0 * count).reshape(count, 3)
+        sample = _sample(cloud)
+        assert len(sample) == used and (np.diff(sample[:, 0]) > 0).all() and np.isin(sample[:, 0], cloud[:, 0]).all()
+
+
+def test_scans_of_an_object_are_in_the_sphere_about_the_middle_of_its_box(tmp_path):
+    draw, folder, parts = rng("sphere"), tmp_path / "stanford", []
+    folder.mkdir()
+    lines = []
+    for name in "ab":
+        pose, cloud = sample_pose("haar", draw), draw.normal(size=(90, 3)).astype(np.float32)
+        trimesh.PointCloud(cloud).export(folder / f"{name}.ply")
+        quaternion = Rotation.from_matrix(pose[:3, :3].T).as_quat()
+        lines.append(f"bmesh {name}.ply {' '.join(map(str, [*pose[:3, 3], *quaternion]))}")
+        parts.append(move(pose, cloud.astype(float)))
+    (folder / "two.conf").write_text("\n".join(lines))
+    world = np.concatenate(parts)
+    radius = np.linalg.norm(world - (world.min(0) + world.max(0)) / 2, axis=1).max()
+    dataset = open_data("stanford[min_overlap=0]", tmp_path)
+    pair = dataset.pair(0)
+    assert (len(dataset), pair.name) == (1, "two/b-a")
+    np.testing.assert_allclose(move(pair.T_target_source, pair.source) - pair.target[0],
+                               (parts[1] - parts[0][0]) @ np.linalg.inv(_frame(lines[0])).T / radius, atol=1e-5)  # fmt: skip
+
+
+def _frame(line):
+    """The rotation (3, 3), scan to object, of a line of a .conf file."""
+    return Rotation.from_quat([float(v) for v in line.split()[5:]]).as_matrix().T
+
+
+@pytest.mark.parametrize(
+    ("requested", "needed", "usable", "remark"),
+    [
+        (50, 100, 50, ""),
+        (51, 100, 80, "1 file has fewer than 51 points, such as b with 50: left out, as by min_points=51; with "
+         "min_points=100, files of fewer than 100 are left out as well"),
+        (51, 80, 80, "1 file has fewer than 51 points, such as b with 50: left out, as by min_points=51"),
+        (81, 81, 200, "2 files have fewer than 81 points, such as b with 50: left out, as by min_points=81"),
+        (201, 201, 200, "3 files have fewer than 201 points, such as b with 50; lower --points"),
+    ],
+)  # fmt: skip
+def test_clouds_with_too_few_points_are_left_out_unless_all_are_so_small(requested, needed, usable, remark):
+    """Three clouds of 80, 50 and 200 points and a surface of one triangle."""
+    dataset = open_data("folder[path=x]")
+    sizes = [80, 50, 3, 200]
+    dataset.__dict__["_arrays"] = {
+        "start": np.cumsum([0, *sizes]), "is_mesh": np.array([False, False, True, False]), "names": np.array(list("abmc"))
+    }  # fmt: skip
+    dataset.__dict__["is_split"] = False
+    if usable == 200 and requested == 201:
+        assert dataset.points_for(requested, needed) == (50, remark)
+    else:
+        assert dataset.points_for(requested, needed) == (usable, remark)
+    assert dataset.fixed_points == 50 and dataset.point_counts("test").tolist() == [80, 50, 2**62, 200]
+
+
+@pytest.mark.parametrize(
+    ("place", "official"),
+    [
+        ("data/test/kitchen", set()),
+        ("data/test/kitchen-evaluation", {"3dmatch"}),
+        ("data/test/gt_result/kitchen-evaluation", {"3dmatch"}),
+        ("gt_result/kitchen", {"3dmatch"}),
+        ("benchmarks/3DMatch/kitchen", {"3dmatch"}),
+        ("configs/benchmarks/3DLoMatch/kitchen", {"3dlomatch"}),
+        ("data/3DMatch/kitchen", {"3dmatch"}),
+    ],
+)
+def test_a_list_is_official_by_its_place(tmp_path, place, official):
+    for folder, file in (("data/test/kitchen", "cloud_bin_0.ply"), (place, "gt.log"), (place, "gt.info")):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / file).touch()
+    for benchmark in ("", "3dmatch", "3dlomatch"):
+        if "3DLoMatch" in place and benchmark != "3dlomatch":
+            continue  # no list that another benchmark could take
+        (found,) = find_scenes(tmp_path, benchmark)
+        assert (found.name, found.log) == ("kitchen", tmp_path / place / "gt.log")
+        assert found.official == (benchmark in official) and found.info == found.log.with_name("gt.info")
+        assert found.clouds == {0: tmp_path / "data/test/kitchen/cloud_bin_0.ply"}
+
+
+@pytest.mark.parametrize(("depth", "found"), [(0, True), (4, True), (5, False)])
+def test_scenes_are_found_up_to_four_levels_below(tmp_path, depth, found):
+    folder = tmp_path.joinpath(*"abcdef"[:depth])
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("cloud_bin_10.pcd", "cloud_bin_9.ply", "cloud_bin_x.ply", "cloud_bin_3.txt", "gt.log"):
+        (folder / name).touch()
+    if found:
+        assert list(find_scenes(tmp_path, "")[0].clouds) == [9, 10]
+    else:
+        with pytest.raises(InputError, match=r"no cloud_bin_\*\.ply, \.pcd or \.pth within 4 levels"):
+            find_scenes(tmp_path, "")
+
+
+@pytest.mark.parametrize("benchmark", ["", "3dmatch", "3dlomatch"])
+def test_a_list_with_the_published_number_of_pairs_is_official(tmp_path, monkeypatch, benchmark):
+    assert sum(OFFICIAL_PAIRS.values()) == 1623 and len(OFFICIAL_PAIRS) == 8
+    for pairs in (505, 506, 507):
+        arrays = {"pairs": np.zeros((pairs, 2), int)}
+        monkeypatch.setattr("datasets.fragments.load_or_compute", lambda *_, arrays=arrays: arrays)
+        files = SceneFiles("7-scenes-redkitchen", {}, tmp_path / "gt.log", tmp_path / "gt.info", False)
+        dataset = open_data("fragments")
+        dataset.benchmark = benchmark
+        assert dataset._scene(files).official == (benchmark == "3dmatch" and pairs == 506)
+        assert not dataset._scene(replace(files, name="other")).official
+
+
+def test_two_scans_of_an_object_are_enough_and_one_is_refused(tmp_path):
+    folder = tmp_path / "stanford"
+    folder.mkdir()
+    (folder / "a.conf").write_text("bmesh a.ply 0 0 0 0 0 0 1\nbmesh b.ply 0 0 0 0 0 0 1\n")
+    trimesh.PointCloud(rng("two").random((30, 3))).export(folder / "a.ply")
+    with pytest.raises(InputError, match=r"a\.conf: fewer than two of the scans .*such as b\.ply"):
+        len(open_data("stanford", tmp_path))
+    (folder / "b.ply").write_bytes((folder / "a.ply").read_bytes())
+    assert len(open_data("stanford", tmp_path)) == 1
+
+
+def test_a_composed_pair_without_overlap_has_no_information(scene, tmp_path):
+    """Pairs that a chain of listed ones connects get the matrix of their correspondences, if there are any."""
+    far = np.vstack([rng("far").random((500, 3)), rng("far").random((500, 3)) + 50])
+    for k in range(4):
+        trimesh.PointCloud(far[:500] if k < 3 else far[500:]).export(scene / f"cloud_bin_{k}.ply")
+    (scene / "gt.log").write_text("".join(block(i, i + 1, 4, np.eye(4)) for i in range(3)))
+    (scene / "gt.info").unlink()
+    dataset = fragments(scene, benchmark="3dlomatch")
+    arrays = dataset.scenes[0].arrays
+    pairs = dict(zip(map(tuple, arrays["numbers"].tolist()), arrays["information"], strict=True))
+    assert set(pairs) == {(i, j) for i in range(4) for j in range(i + 1, 4)}
+    np.testing.assert_allclose(pairs[0, 2], information_of(far[:500]), rtol=1e-5)
+    assert np.isnan([pairs[p] for p in pairs if p != (0, 2)]).all()
+
+
+@pytest.mark.parametrize(
+    ("count", "kinds", "kind"),
+    [(3, ["scans", "scans"], DataKind.SCANS), (3, ["scans", "objects"], DataKind.OBJECTS), (3, None, DataKind.OBJECTS),
+     (2, None, None)],
+)  # fmt: skip
+def test_pairs_of_a_file_have_their_kind_and_three_points_at_least(tmp_path, count, kinds, kind):
+    extra = {} if kinds is None else {"kind": kinds}
+    clouds = rng("kinds").random((2, count, 3)).astype(np.float32)
+    write_pairs(tmp_path / "p.h5", 2, source=clouds, target=clouds, **extra)
+    dataset = open_data("pairs[path=p.h5]", tmp_path)
+    if kind is None:
+        with pytest.raises(InputError, match="2 points, not 3 or more finite ones"):
+            len(dataset)
+    else:
+        assert (len(dataset), dataset.kind) == (2, kind)
+
+
+@pytest.mark.parametrize(("least", "names"), [(8, ["a", "b"]), (9, ["b"]), (10, [])])
+def test_objects_have_at_least_the_points_that_both_clouds_take(tmp_path, least, names):
+    for name, count in (("a", 8), ("b", 9)):
+        np.save(tmp_path / f"{name}.npy", rng(name).random((count, 3)))
+    dataset = open_data(f"folder[path={tmp_path}]")
+    if not names:
+        with pytest.raises(InputError, match="no test object of these categories of 10 points or more"):
+            dataset.pick("test", 0, 0, None, least)
+    else:
+        picked = {dataset.shape("test", dataset.pick("test", k, 0, None, least)).name for k in range(4)}
+        assert picked == set(names)
+        assert open_data(f"folder[path={tmp_path},min_points={least}]").names == [f"{name}.npy" for name in names]

@@ -88,6 +88,13 @@ def test_the_strongest_group_and_its_rival_by_brute_force(seed):
 def test_poses_that_differ_by_the_limit_agree():
     group = agreement.consensus(["a", "b"], np.array([[0, 0.5], [0.5, 0]]), [fit(0.9)] * 2, 0.5)
     assert group.members == (0, 1) and group.witnesses == 2
+    apart = np.array([[0, 0.5, 2], [0.5, 0, 2], [2, 2, 0]])
+    alone = agreement.Consensus((0,), 1, 0)
+    assert agreement.rival(["a", "b", "c"], apart, [fit(0.9)] * 3, 0.5, alone).members == (2,)
+    apart[1, 2] = apart[2, 1] = 0.5
+    assert agreement.rival(["a", "b", "c"], apart, [fit(0.9)] * 3, 0.5, agreement.Consensus((0,), 1, 0)).members == (2,)
+    two = np.array([[0, 2, 2], [2, 0, 0.5], [2, 0.5, 0]])
+    assert agreement.rival(["a", "b", "c"], two, [fit(0.9)] * 3, 0.5, alone).members == (1, 2)
 
 
 def test_points_without_a_partner_have_no_residual():

@@ -9,6 +9,8 @@ from scipy.spatial.transform import Rotation
 
 from bench.pair import clouds
 from common.keys import rng
+from datasets import formats
+from datasets.base import sample_triangles
 from tests.bench.pair.synthetic_pair import T, shell
 
 
@@ -114,6 +116,50 @@ def test_other_ratios_of_sizes_are_noted_but_not_scaled(tmp_path, times, factor,
     units = [note for note in scans.notes if "another unit" in note]
     assert scans.factor == 1 and len(units) == notes
     assert not notes or "--scale FACTOR" in units[0]
+
+
+def test_the_scans_have_the_smaller_size_and_the_larger_spacing_in_the_unit_of_the_target(tmp_path):
+    """The source is three times as large, with fewer points, and in millimetres."""
+    target, source = shell(900), 3 * shell(300, key=1)
+    for factor in (0.001, None):
+        np.save(tmp_path / "a.npy", 1000 * source if factor else source)
+        np.save(tmp_path / "b.npy", target)
+        scans = clouds.open_scans((tmp_path / "a.npy", tmp_path / "b.npy"), 2000, factor)
+        assert scans.factor == (factor or 1) and scans.source.thin == pytest.approx(source)
+        assert scans.size == pytest.approx(clouds._size(target)) and scans.spacing == pytest.approx(
+            clouds._spacing(source)
+        )
+        assert scans.ratio == pytest.approx(clouds._size(source) / clouds._size(target))
+        assert scans.source.whole == pytest.approx(source) and (scans.source.thin is scans.source.whole) == (not factor)
+
+
+def test_a_scaled_cloud_has_the_step_of_its_file_in_the_new_unit(tmp_path):
+    (tmp_path / "m.off").write_text("OFF\n4 2 0\n0 0 0\n1 0 0\n1 1 0\n0 1 0\n3 0 1 2\n3 0 2 3\n")
+    geometry = replace(formats.read(tmp_path / "m.off"), step=0.25)
+    cloud = clouds.Cloud(tmp_path / "m.off", geometry, geometry.points[:2], True)
+    half = cloud.scaled(0.5)
+    assert (half.geometry.step, half.geometry.triangles, half.is_mesh) == (0.125, None, True)
+    assert half.whole == pytest.approx(0.5 * cloud.whole) and half.thin == pytest.approx(0.5 * cloud.thin)
+    assert cloud.scaled(1) is cloud
+
+
+@pytest.mark.parametrize(("count", "used"), [(40, 40), (300, 75), (3999, 999), (4100, 1000)])
+def test_the_size_is_of_a_quarter_of_the_points_between_50_and_1000(monkeypatch, count, used):
+    points, most = rng("sizes").normal(size=(count, 3)), []
+    monkeypatch.setattr(clouds, "voxel_subsample", lambda p, n, *_: most.append(n) or p[:n])
+    size = 2 * np.percentile(np.linalg.norm(points[:used] - points[:used].mean(axis=0), axis=1), 95)
+    assert clouds._size(points) == pytest.approx(size) and most == [max(used, 50)]
+
+
+def test_a_mesh_gives_the_thinned_points_of_four_times_as_many_on_its_surface(tmp_path):
+    (tmp_path / "m.off").write_text("OFF\n4 2 0\n0 0 0\n1 0 0\n1 1 0\n0 1 0\n3 0 1 2\n3 0 2 3\n")
+    geometry = formats.read(tmp_path / "m.off")
+    areas = np.array([0.5, 1.0])
+    surface = sample_triangles(geometry.triangles, areas, 800, rng("surface", "m.off"))
+    thin = clouds._cloud(tmp_path / "m.off", geometry, 200).thin
+    np.testing.assert_array_equal(thin, clouds.voxel_subsample(surface, 200, "m.off"))
+    flat = replace(geometry, triangles=0 * geometry.triangles)
+    assert not clouds._cloud(tmp_path / "m.off", flat, 200).is_mesh, "without area, its vertices are used"
 
 
 def test_a_mesh_is_sampled_of_its_surface(tmp_path):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 from scipy.spatial.transform import Rotation
 
 from bench.pair.kind import guess_kind, parallel_share
@@ -67,6 +68,18 @@ def test_the_share_of_parallel_normals_by_brute_force(count):
         assert parallel_share(both) == pytest.approx(expected)
 
 
+def test_normals_are_of_at_most_thirty_points_within_a_fifth_of_the_scale():
+    """The share of parallel normals on a bent sheet, with normals by plain principal components."""
+    u = np.random.default_rng(5).uniform(-1, 1, (350, 2))
+    sheet = np.column_stack([u, 0.5 * np.sin(3 * u[:, 0])])
+    apart, planes = cdist(sheet, sheet), []
+    for row in apart:
+        near = sheet[[i for i in np.argsort(row)[:30] if row[i] < 0.2]]
+        planes.append(np.linalg.svd(near - near.mean(axis=0))[2][2] if len(near) > 2 else np.array([0.0, 0, 1]))
+    parallel = np.abs(np.array(planes) @ np.transpose(planes)) > np.cos(np.radians(10))
+    assert parallel_share(sheet) == pytest.approx(parallel.mean(), abs=1e-3) and 0.1 < parallel.mean() < 0.5
+
+
 def box(extents, seed):
     """Points of the surface of a box with all eight corners, so that the extents are exact."""
     u = np.random.default_rng(seed).uniform(-1, 1, (3000, 3))
@@ -77,9 +90,21 @@ def box(extents, seed):
 
 def test_extents_that_differ_by_less_than_nine_percent_are_of_one_object():
     cloud = box((1.0, 0.8, 0.5), 0)
-    for stretch, same in ((1.0, True), (1.2, False), (1 / 1.2, False)):
+    for stretch, same in ((1.0, True), (1.085, True), (1 / 1.085, True), (1.105, False), (1 / 1.105, False)):
         for axis in range(3):
             factors = np.ones(3)
             factors[axis] = stretch
             kind, reason = guess_kind(cloud, cloud * factors)
             assert (kind == DataKind.OBJECTS) == same and ("agree within 9%" in reason) == same
+
+
+@pytest.mark.parametrize(("shares", "kind"), [((0.05, 0.091), DataKind.SCANS), ((0.05, 0.089), DataKind.RANGE_IMAGES)])
+def test_parts_are_of_a_scene_if_seven_percent_of_their_normals_are_parallel_on_average(monkeypatch, shares, kind):
+    cloud, left = box((1.0, 0.8, 0.5), 0), list(shares)
+    monkeypatch.setattr("bench.pair.kind.parallel_share", lambda _: left.pop(0))
+    assert guess_kind(cloud, cloud * (1.5, 1, 1)) == (
+        kind,
+        "the extents of the clouds differ, and "
+        + ("7% of all pairs of normals are parallel, as in rooms" if kind == DataKind.SCANS else "")
+        + ("only 7% of all pairs of normals are parallel, as on curved objects" if kind != DataKind.SCANS else ""),
+    )

@@ -3,6 +3,7 @@
 import io
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from scipy.spatial.transform import Rotation
 
+from bench.isolation.protocol import Limits
 from bench.pair import clouds, command, figure, files, page
+from bench.pair.folder import prepare
 from bench.pair.freedom import Freedom, Motion
 from bench.pair.grade import CONSENSUS, DOUBTFUL, NONE, Grade
 from bench.pair.register import Registration
@@ -19,6 +22,7 @@ from bench.pair.result import evaluate
 from bench.pair.text import significant
 from bench.report.style import number
 from bench.storage.outcome import Status
+from common.errors import InputError
 from tests.bench.pair.synthetic_pair import T, shell
 
 WRONG = np.eye(4)
@@ -252,3 +256,75 @@ def test_the_terminal_shows_a_column_if_any_pose_has_a_value_in_it(result):
         assert line == " ".join(row[i] for i in filled).split()
     assert "no pose: failed, crash: exit code 3" in out.getvalue()
     assert out.getvalue().splitlines()[-1] == result.verdict()
+
+
+@pytest.mark.parametrize(("count", "has"), [(1, False), (2, True), (12, True), (13, False)])
+def test_the_terminal_has_the_angles_between_two_to_twelve_poses(scans, count, has):
+    turns = [Rotation.from_rotvec((0.02 * k, 0, 0)).as_matrix() for k in range(count)]
+    poses = [np.block([[turn, np.zeros((3, 1))], [np.eye(4)[3:]]]) for turn in turns]
+    rows = [registration(f"m{k}", f"f{k}", pose) for k, pose in enumerate(poses)]
+    result, out = evaluate(scans, rows, None), io.StringIO()
+    command.show(result, Console(file=out, width=200))
+    lines = out.getvalue().splitlines()
+    assert ("agreement: angle in degrees between every two poses" in lines) == has
+    if has:
+        start = lines.index("agreement: angle in degrees between every two poses")
+        table = [line.split() for line in lines[start + 1 : start + 2 + count]]
+        assert table[0] == [str(k + 1) for k in range(count)]
+        for i, cells in enumerate(table[1:]):
+            angles = [number(np.degrees(0.02 * abs(i - j)), 1) for j in range(count)]
+            assert cells == [str(i + 1), f"m{i}", *angles]
+
+
+def test_a_pose_of_negative_zeros_is_printed_without_signs(scans):
+    turn = np.diag([-1.0, -1, 1, 1])
+    result = evaluate(scans, [registration("m", "f", np.where(turn == 0, -0.0, turn))], None)
+    assert [line.split() for line in page.pose_lines(result)] == [[f"{v + 0.0:.6f}" for v in row] for row in turn]
+
+
+@pytest.mark.parametrize(("families", "agrees"), [(("a", "b"), True), (("a", "a"), False), (("start", "start"), False)])
+def test_poses_agree_only_if_two_families_do(scans, families, agrees):
+    rows = [registration(f"m{k}", family, T) for k, family in enumerate(families)]
+    result = evaluate(scans, rows, None)
+    assert [result.row(row)["consensus"] for row in rows] == [agrees] * 2
+
+
+def test_clouds_are_shown_with_at_most_2500_and_3000_points():
+    assert (page.SHOWN, figure.SHOWN) == (2500, 3000)
+
+
+def test_times_and_memory_have_limits_above_zero_and_defaults():
+    request = command.PairRequest(Path("a"), Path("b"))
+    assert request.limits() == Limits(60, 8) and replace(request, timeout=5.0, memory_limit_gb=0.5).limits() == Limits(
+        5, 0.5
+    )
+    for flag, changes in {
+        "--timeout": {"timeout": 0},
+        "--memory-limit": {"memory_limit_gb": 0},
+        "--scale": {"scale": 0.0, "timeout": 1},
+    }.items():
+        with pytest.raises(InputError, match=f"^{flag}: must be above 0"):
+            replace(request, **changes).limits()
+
+
+def test_ten_points_are_enough(monkeypatch, tmp_path):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "choose_folder", stop)
+    for points, error in ((9, InputError), (10, KeyboardInterrupt)):
+        with pytest.raises(error):
+            command.run(
+                command.PairRequest(tmp_path, tmp_path, ["identity"], points=points), Console(file=io.StringIO())
+            )
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.001])
+def test_the_factor_of_the_source_is_said_beside_the_poses(result, tmp_path, monkeypatch, factor):
+    monkeypatch.setattr(figure, "draw", lambda *_: None)
+    scaled, out = replace(result, scans=replace(result.scans, factor=factor)), io.StringIO()
+    command.write(scaled, prepare(tmp_path / "o") or tmp_path / "o", [], Console(file=out, width=200))
+    said = "poses apply to the source with its coordinates multiplied by 0.001" in out.getvalue()
+    assert said == (factor != 1) and all(
+        name in out.getvalue() for name in ("poses.json", "picture.png", "report.html")
+    )

@@ -1,11 +1,14 @@
-"""Runs from a configuration file."""
+"""Runs from a configuration file, and a configuration of several kinds of methods."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bench.cli import main
-from tests.bench.command_line import PLUGINS
+from bench.planning.config import ExtraGrid
+from tests.bench.command_line import PLUGINS, QUICK, configuration
+from tests.catalog import spec
 
 
 @pytest.fixture
@@ -19,3 +22,12 @@ def run_file(tmp_path, monkeypatch):
         return main.main(["--config", "a.toml", "--jobs", "1", "--plugins", str(PLUGINS), *words])
 
     return call
+
+
+@pytest.fixture(scope="session")
+def given():
+    """A configuration with a random method, one that takes batches, one of half the problems, and one of an extra grid."""
+    flags = ["--problems", "45", "--repeats", "3", "--batch", "7", "--seed", "5", "--threads", "2", "--timeout", "0.1"]
+    config, _ = configuration(*QUICK, "--methods", "lottery", "together", "identity", *flags)
+    more = ExtraGrid((spec("random_pose", PLUGINS),), config.datasets, config.conditions[:1], (60,), 30)
+    return replace(config, limits={"identity": 0.5}, more=(more,))

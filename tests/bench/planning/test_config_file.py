@@ -6,6 +6,7 @@ import pytest
 
 from bench.cli import main
 from bench.planning import config_file
+from common.errors import InputError
 from tests.bench.command_line import PLUGINS, QUICK, configuration, refused
 from tests.bench.planning.extra_grid import FILE
 
@@ -87,6 +88,9 @@ def test_each_flag_of_a_file_becomes_one_argument():
         ("[timing]\nrounds = true", "'timing.rounds' is True; give a whole number"),
         ("[timing]\npoints = 5", "'timing.points' is 5; give a list of whole numbers"),
         ("[timing]\nbudget_s = 1979-05-27", "give a number"),
+        ("[timing]\nbudget_s = -0.1", "'timing.budget_s' is -0.1; give a number"),
+        ("[timing]\nrounds = -1", "'timing.rounds' is -1; give a whole number"),
+        ("[timing]\npoints = [64, 0]", "'timing.points' is [64, 0]; give a list of whole numbers"),
         ("[[more]]\nmethods=[1]\ndatasets=['blobs']\nconditions=['noisy']\npoints=[9]", "'more.methods' is [1]"),
         ("[[more]]\nmethods=['icp']\ndatasets=['blobs']\nconditions=['noisy']\npoints=['x']", "'more.points' is ['x']"),
         ("seed = 'x'", "c.toml: field 'seed' is 'x'; give a whole number"),
@@ -174,3 +178,43 @@ def test_run_json_with_extra_grids_continues_its_run(run_file, tmp_path, capsys)
 def test_bad_tables(run_file, capsys, old, new, message):
     assert run_file(FILE.replace(old, new)) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_table_may_have_a_share_of_zero_and_counts_from_one(empty_folder):
+    (empty_folder / "c.toml").write_text(
+        "[limits]\nicp = 0\nfgr = 0.0\n[timing]\nrounds = 0\nbudget_s = 0\npoints = [1]\n"
+    )
+    tables = config_file.read(empty_folder / "c.toml").tables
+    assert tables == {"limits": {"icp": 0, "fgr": 0.0}, "timing": {"rounds": 0, "budget_s": 0, "points": [1]}}
+
+
+@pytest.mark.parametrize(("length", "shown"), [(38, 40), (39, 41)])
+def test_a_wrong_value_is_shown_up_to_forty_characters(empty_folder, length, shown):
+    (empty_folder / "c.toml").write_text(f"seed = '{'x' * length}'")
+    with pytest.raises(InputError) as error:
+        config_file.read(empty_folder / "c.toml").arguments({"seed": config_file.INTEGER})
+    text = f"'{'x' * length}'"
+    assert f"field 'seed' is {text if shown == 40 else text[:40] + '…'}; give a whole number" in str(error.value)
+
+
+def test_a_run_of_an_earlier_version_or_of_one_seed_is_read_and_one_of_two_seeds_refused(empty_folder, given):
+    earlier = {
+        name: value for name, value in given.to_json().items() if name not in ("repeats", "batch", "kind", "more")
+    }
+    later = given.to_json() | {"kind": "scans", "oracle": True, "seeds": [5]}
+    for config in (earlier, later):
+        (empty_folder / "run.json").write_text(json.dumps({"config": config}))
+        file = config_file.read(empty_folder / "run.json")
+        names = "datasets conditions points angles sampler problems seed threads device timeout repeats batch kind"
+        expected = {name: config.get(name, 1) for name in names.split() if config.get(name, 1) is not None}
+        expected |= {
+            "methods": config["methods"] + ["oracle"] * config["oracle"],
+            "memory-limit": config["memory_limit_gb"],
+        }
+        expected = {name: value for name, value in expected.items() if name != "kind" or "kind" in config}
+        assert file.flags == expected and file.of_run
+        timing = {name: config[f"timing_{name}"] for name in ("points", "rounds", "budget_s")}
+        assert file.tables == {"limits": config["limits"], "timing": timing, "more": config.get("more", [])}
+    (empty_folder / "run.json").write_text(json.dumps({"config": later | {"seeds": [5, 7]}}))
+    with pytest.raises(InputError, match="have the seeds 5, 7; give the"):
+        config_file.read(empty_folder / "run.json")

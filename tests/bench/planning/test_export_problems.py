@@ -9,8 +9,10 @@ import pandas as pd
 import pytest
 
 from bench.cli import main
-from bench.planning.export_problems import _CheckedFile
-from datasets.problems import ProblemKey, make_problem
+from bench.planning.export_problems import Writer, _CheckedFile
+from bench.planning.tasks import ProblemGroup
+from common.kinds import DataKind
+from datasets.problems import Problem, ProblemKey, make_problem
 from tests.bench.command_line import PLUGINS
 from tests.catalog import open_data
 
@@ -60,8 +62,28 @@ def test_a_file_reads_back_bit_for_bit(bench):
         for name in ("source", "target", "T_target_source", "source_pose", "evaluation_points"):
             before, after = getattr(original, name), getattr(back, name)
             assert before.dtype == after.dtype and before.tobytes() == after.tobytes()
-        assert back.tags == original.tags
+        assert back.tags == original.tags and back.information is None
     assert read.pair(7).target.shape == (33, 3)
+
+
+def test_the_kind_and_information_of_a_problem_are_read_back(tmp_path, monkeypatch):
+    """Methods adapt their settings to the kind, so that a run on the file would otherwise not equal that on the set."""
+    monkeypatch.chdir(tmp_path)
+    cloud, T = np.random.default_rng(0).random((9, 3)).astype(np.float32), np.eye(4)
+    tags = {"object": "s/1-0", "category": "s", "angle_deg": 0.0, "translation": 0.0, "overlap": 0.5, "symmetry": None}
+    matrix = np.arange(36.0).reshape(6, 6)
+    key = ProblemKey("rooms", "real", 9, 0, sampler="none")
+    for kind in DataKind:
+        with h5py.File("p.h5", "w") as handle:
+            writer = Writer(handle)
+            for information in (None, matrix):
+                problem = Problem(key, cloud, cloud[:5], T, T, tags, information, cloud)
+                writer.add(problem, ProblemGroup(None, None, 9, 9, "rooms", (), kind=kind))
+            writer.finish({})
+        read = open_data("pairs[path=p.h5]")
+        assert read.kind == kind and read.domain == "rooms" and read.pair(0).information is None
+        np.testing.assert_array_equal(read.pair(1).information, matrix)
+        assert [len(cloud) for cloud in (read.pair(1).source, read.pair(1).target)] == [9, 5]
 
 
 def test_hashes_are_the_same_for_the_set_and_its_file(bench):

@@ -2,8 +2,10 @@
 
 import pytest
 
-from bench.report import jobs
-from tests.bench.report.conftest import report
+from bench.evaluation import aggregate
+from bench.planning.catalog import Catalog
+from bench.report import Options, ProblemReplay, build, jobs
+from tests.bench.report.conftest import CRITERION, FEW, report
 from tests.bench.synthetic_run import as_loaded
 
 
@@ -25,6 +27,19 @@ def test_all_files_are_written(written):
     assert {f"{stem}.{end}" for stem in stems for end in ("csv", "md", "tex")} | {"summary.md"} <= names
     assert all(file.stat().st_size > 20 for file in files)
     assert not list(folder.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize(("skipped", "evaluated"), [([], 1), (["identity"], 1), (FEW, 0)])
+def test_a_group_counts_as_evaluated_if_any_of_its_methods_was_run(synthetic, tmp_path, skipped, evaluated):
+    problems, outcomes, run = synthetic
+    is_skipped = outcomes["method"].isin(skipped)
+    changed = outcomes.assign(status=outcomes["status"].where(~is_skipped, "skipped"))
+    changed = changed[~changed["problem"].str.startswith("none/")]
+    loaded = as_loaded(problems, changed.assign(pose=changed["pose"].where(~is_skipped, None)), run)
+    options = Options(CRITERION, False, tmp_path, tmp_path / "reports")
+    replay = ProblemReplay(loaded, Catalog.of(tmp_path))
+    made = build._Report(loaded, aggregate.tables(loaded, CRITERION), replay, options)
+    assert len(made.groups) == 1 and len(made.evaluated) == evaluated
 
 
 def test_two_reports_of_one_run_are_the_same_bytes(written, synthetic, tmp_path, monkeypatch):

@@ -66,7 +66,8 @@ def test_a_translation_is_judged_by_the_size_of_the_clouds(size):
 
 def test_empty_and_zero_clouds_have_the_size_one():
     for cloud in (np.zeros((0, 3)), np.zeros((4, 3)), np.full((2, 3), np.nan)):
-        assert translation_fault(rigid(R, [1, 2, 3]), cloud, cloud) is None
+        for length in (0.99e6, 1.01e6):
+            assert (translation_fault(rigid(R, [0, length, 0]), cloud, cloud) is None) == (length < 1e6)
         assert translation_fault(rigid(R, [1e155, 2, 3]), cloud, cloud)
 
 

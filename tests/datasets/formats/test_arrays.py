@@ -69,6 +69,11 @@ MEMBERS = {
     "unnamed": ({"label": np.arange(4), "arr_1": POINTS}, "took `arr_1` (200 x 3) of 2 members"),
     "features": ({"feats": np.ones((200, 32)), "data": POINTS}, "took `data` (200 x 3) of 2 members"),
     "normals": ({"normals": POINTS, "data": POINTS}, "took `data` (200 x 3) of 2 members"),
+    "structured": ({"label": np.arange(200), "data": STRUCTURED[["X", "Y", "Z"]]}, "took `data` (200) of 2 members"),
+    "other colours": ({"colors": np.ones((200, 4)), "points": POINTS}, "took `points` (200 x 3) of 2 members"),
+    "few colours": ({"colors": COLOURS[:9], "points": POINTS}, "took `points` (200 x 3) of 2 members"),
+    "names": ({"points": POINTS, "color": np.full((200, 3), "red")}, "took `points` (200 x 3) of 2 members"),
+    "wide": ({"labels": np.ones((200, 21)), "data": POINTS}, "took `data` (200 x 3) of 2 members"),
     "axes": (
         {"x": POINTS[:, 0], "y": POINTS[:, 1], "z": POINTS[:, 2], "t": POINTS[:, 0]},
         "members `x`, `y`, `z` of 4",
@@ -84,8 +89,14 @@ def test_the_member_with_the_points_is_taken_by_its_name_and_shape(tmp_path, nam
     cloud = formats.read(tmp_path / "a.npz")
     np.testing.assert_allclose(cloud.points, POINTS)
     assert remark in cloud.remarks[0]
-    if name == "colours first":
-        np.testing.assert_array_equal(cloud.columns["blue"], COLOURS[:, 2])
+    columns = {
+        "colours first": {"blue": COLOURS[:, 2]},
+        "case": {"red": COLOURS[:, 0]},
+        "normals": {"ny": POINTS[:, 1]},
+    }
+    for column, values in columns.get(name, {}).items():
+        np.testing.assert_array_equal(cloud.columns[column], values)
+    assert len(cloud.columns) == 3 * (name in columns)
 
 
 @pytest.mark.parametrize(

@@ -50,12 +50,26 @@ def test_a_cloud_of_zeros_only_and_infinite_points_are_refused():
         ((POINTS + 1e6).astype(np.float32), 0.0625),
         ((POINTS + 1e6).astype(np.float32).astype(np.float64), 0.0625),
         (np.round(POINTS + 1e6, 2), 0.01),
+        (np.round(POINTS + 1e6, 6), 1e-6),
+        (np.round(POINTS, 7), 0),
+        (np.round(POINTS + 1e6, 0).astype(np.float32).astype(np.float64), 1),
+        (np.arange(9.0).reshape(3, 3) * 16 + 2**27, 16),
         (POINTS + 1e6, 0),
+        (POINTS + 1e7, 0),
         (np.arange(9).reshape(3, 3), 0),
     ],
 )
 def test_the_step_of_coordinates_is_that_of_their_format(table, step):
     assert coordinate_step(table) == pytest.approx(step)
+
+
+@pytest.mark.parametrize(("count", "every"), [(19_999, 1), (20_000, 2), (30_500, 3)])
+def test_the_step_is_that_of_ten_to_twenty_thousand_rows(count, every):
+    table = np.full((count, 3), 0.25)
+    table[every - 1, 0] = np.pi
+    assert coordinate_step(table) == (0.01 if every > 1 else 0)
+    table[every, 0] = np.pi
+    assert coordinate_step(table) == 0
 
 
 def test_faces_become_fans_and_small_ones_are_left_out_with_a_remark():

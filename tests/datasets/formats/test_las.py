@@ -4,8 +4,9 @@ import laspy
 import numpy as np
 import pytest
 
-from common.errors import InputError
+from common.errors import InputError, MalformedFile
 from datasets import formats
+from datasets.formats.las import read_las
 from tests.datasets.formats.files import CLOUD, las
 
 
@@ -65,3 +66,28 @@ def test_attributes_of_every_point_format_are_those_that_were_written(tmp_path, 
         (tmp_path / "b.las").write_bytes(data[:105] + size.to_bytes(2, "little") + data[107:])
         with pytest.raises(InputError, match=f"point format {point_format} of {size} bytes, which LAS does not define"):
             formats.read(tmp_path / "b.las")
+
+
+def test_version_1_4_counts_in_64_bits_unless_that_is_zero_and_later_versions_may_have_more_after_the_points(tmp_path):
+    def points(data):
+        (tmp_path / "a.las").write_bytes(bytes(data))
+        return len(read_las(tmp_path / "a.las").points)
+
+    for minor, after in ((2, False), (3, True)):
+        data = bytearray(las())
+        data[25] = minor
+        assert points(data + b"\0\0") == 40
+        if after:
+            assert points(data + b"more") == 40
+        else:
+            with pytest.raises(MalformedFile, match="header declares 40 points, but 4 more bytes follow"):
+                points(data + b"more")
+    written = laspy.create(point_format=6, file_version="1.4")
+    written.x, written.y, written.z = np.asarray(CLOUD, float).T
+    written.write(str(tmp_path / "b.las"))
+    data = bytearray((tmp_path / "b.las").read_bytes())
+    assert points(data) == 40
+    data[107:111] = (7).to_bytes(4, "little")
+    assert points(data) == 40, "the 64 bits count"
+    data[247:255] = bytes(8)
+    assert points(data) == 7, "unless they are 0"

@@ -11,6 +11,7 @@ import pytest
 from common.errors import MalformedFile
 from datasets.formats import limited
 from datasets.formats.geometry import Geometry, cloud
+from datasets.formats.text import NoTable
 
 
 def sleeping(file: Path) -> Geometry:
@@ -72,3 +73,28 @@ def test_a_sparse_file_does_not_raise_the_limits(tmp_path):
     with (tmp_path / "a.npy").open("wb") as handle:
         handle.truncate(10**12)
     assert limited._size_on_disk(tmp_path / "a.npy") < 10**6
+
+
+@pytest.mark.parametrize(
+    ("size", "seconds", "most"),
+    [(0, 20, 2e9), (200_000_000, 20, 2e9), (250_000_000, 25, 2e9), (300_000_000, 30, 2.4e9)],
+)
+def test_a_second_for_10_mb_and_eight_times_the_size_in_memory_are_allowed(file, monkeypatch, size, seconds, most):
+    requests = []
+    monkeypatch.setattr(limited, "_size_on_disk", lambda _: size)
+    monkeypatch.setattr(limited.Child, "_exchange", lambda _, request: requests.append(request) or ({}, {}))
+    limited.Child().call(good, file, "a", "b")
+    (request,) = requests
+    assert (request["seconds"], request["bytes"]) == (seconds, most)
+    assert (request["function"], request["file"], request["arguments"]) == (f"{__name__}:good", str(file), ("a", "b"))
+
+
+@pytest.mark.parametrize(("kind", "error"), [("NoTable", NoTable), ("MalformedFile", MalformedFile)])
+def test_an_error_of_the_child_has_its_class_and_its_message_a_fix(file, monkeypatch, kind, error):
+    monkeypatch.setattr(limited.Child, "_exchange", lambda *_: ({"error": "is odd", "kind": kind}, {}))
+    with pytest.raises(MalformedFile, match=r"^is odd$") as raised:
+        limited.Child().call(good, file)
+    assert type(raised.value) is error
+    assert limited.with_fix(raised.value, "fix it") == "is odd; fix it"
+    assert limited.with_fix(ValueError("bad\n \x1b; save it"), "fix it") == "bad ?; save it"
+    assert limited.with_fix(ValueError("x" * 400), "f") == "x" * 300 + "; f"

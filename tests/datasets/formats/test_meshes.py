@@ -17,8 +17,22 @@ MESHES = {
         2,
     ),
     "colours.obj": ("".join(f"v {c} 1 0.5 0\n" for c in CORNERS.splitlines()) + "f 1 2 3 4\n", 2),
+    "normals.off": ("NOFF\n4 1 0\n" + CORNERS.replace("\n", " 0 0 1\n") + "4 0 1 2 3\n", 2),
+    "textured.off": ("STCNOFF\n4 1 0\n" + CORNERS.replace("\n", " 0 0 1\n") + "4 0 1 2 3\n", 2),
+    "three.off": ("COFF 4 1 0\n" + CORNERS.replace("\n", " 9 8 7\n") + "4 0 1 2 3\n", 2),
+    "bytes.obj": ("".join(f"v {c} 9 8 1\n" for c in CORNERS.splitlines()) + "f 1 2 3 4\n", 2),
+    "later.obj": ("v 0 0 0\nv 1 0 0\nv 1 1 0\nf -3 -2 -1\nv 0 1 0\nf 1 -2 -1\n", 2),
     "continued.obj": ("".join(f"v {c}\n" for c in CORNERS.splitlines()) + "f 1 2 \\\n3 4\n", 2),
 }
+
+
+COLUMNS = {
+    "colours.off": {"red": 9, "green": 8, "blue": 7, "alpha": 255},
+    "three.off": {"red": 9, "green": 8, "blue": 7},
+    "colours.obj": {"red": 255, "green": 128, "blue": 0},
+    "bytes.obj": {"red": 9, "green": 8, "blue": 1},
+}
+"""Colours of every vertex; files without have none."""
 
 
 @pytest.mark.parametrize("name", MESHES)
@@ -27,8 +41,14 @@ def test_polygons_colours_and_relative_indices_are_read(tmp_path, name):
     (tmp_path / name).write_text(text)
     mesh = formats.read(tmp_path / name)
     assert mesh.triangles.shape == (triangles, 3, 3) and len(mesh.points) == 4
-    if name.startswith("colours"):
-        assert list(mesh.columns)[:3] == ["red", "green", "blue"] and mesh.columns["green"].dtype == np.uint8
+    assert {column: set(values.tolist()) for column, values in mesh.columns.items()} == {
+        column: {value} for column, value in COLUMNS.get(name, {}).items()
+    }
+    assert name not in COLUMNS or mesh.columns["green"].dtype == np.uint8
+    corners = [[float(v) for v in row.split()] for row in CORNERS.splitlines()]
+    assert mesh.points.tolist() == corners
+    fans = [(0, 1, 2)] * (triangles - 1) + [(0, 2, 3)]
+    assert mesh.triangles.tolist() == [[corners[k] for k in fan] for fan in fans]
 
 
 @pytest.mark.parametrize(

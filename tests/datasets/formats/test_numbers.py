@@ -19,3 +19,28 @@ def test_lists_of_equal_and_of_different_lengths_are_split():
         lengths, content, used = split_lists(np.array(flat, float), 2)
         assert lengths.tolist() == sizes and content.tolist() == values and used == len(flat)
     assert split_lists(np.array([3.0, 1]), 1) is None and split_lists(np.array([]), 1) is None
+
+
+def plain_lists(numbers, count):
+    lengths, values, left = [], [], list(numbers)
+    for _ in range(count):
+        if not left or not 0 <= left[0] < len(left):
+            return None
+        lengths.append(int(left[0]))
+        values += left[1 : 1 + lengths[-1]]
+        left = left[1 + lengths[-1] :]
+    return lengths, values, len(numbers) - len(left)
+
+
+@pytest.mark.parametrize("equal", [True, False])
+def test_lists_are_split_as_one_after_another_and_too_short_ones_refused(equal):
+    draw = np.random.default_rng(0)
+    for _ in range(50):
+        sizes = np.full(4, draw.integers(0, 4)) if equal else draw.integers(0, 4, 4)
+        numbers = np.concatenate([[n, *draw.integers(0, 9, n)] for n in sizes]).astype(float)
+        for given in (numbers, numbers[:-1], np.append(numbers, 3.0), -numbers, numbers + 1):
+            for count in range(1, 6):
+                expected, split = plain_lists(given, count), split_lists(given, count)
+                assert (split is None) == (expected is None)
+                if split:
+                    assert (split[0].tolist(), split[1].tolist(), split[2]) == expected

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from common.errors import InputError
+from common.errors import InputError, MalformedFile
+from common.keys import rng
 from datasets import formats
 from datasets.formats import Faces
-from datasets.formats.ply import write_ply
+from datasets.formats.ply import TYPES, read_ply, write_ply
 from tests.datasets.formats.files import CLOUD, ply
 
 COLUMNS = {"nx": CLOUD[:, 0], "red": np.arange(40, dtype=np.uint8), "label": np.arange(40, dtype=np.int64)}
@@ -85,3 +86,70 @@ def test_a_face_must_refer_to_vertices_that_exist(tmp_path):
     write_ply(tmp_path / "a.ply", CLOUD.astype(np.float64), None, Faces(np.array([3]), np.array([0, 1, 99])))
     with pytest.raises(InputError, match=r"a face refers to vertex 99 \(from 0\) of 40"):
         formats.read(tmp_path / "a.ply")
+
+
+def random_element(draw, name, count, lists):
+    """Header lines and rows of an element: of each property the type, the type of its length if it is a list, and its values."""
+    kinds = [kind for kind in TYPES if not kind.startswith(("int8", "char"))]
+    scalars = {"vertex": ["x", "y", "Z", "nx", "red"], "face": ["flag"], "other": ["a", "b"]}[name]
+    lines, properties = [f"element {name} {count}"], []
+    for label in draw.permutation(scalars + ["vertex_indices", "more"][: 0 if name == "vertex" else 2]):
+        kind, is_list = str(draw.choice(kinds)), label in ("vertex_indices", "more")
+        counter = str(draw.choice(["uchar", "short", "int"])) if is_list else ""
+        lines.append(f"property list {counter} {kind} {label}" if is_list else f"property {kind} {label}")
+        sizes = draw.integers(3, 6, count) if lists == "mixed" else np.full(count, 4)
+        rows = [draw.integers(0, 5, size if is_list else 1) for size in sizes]
+        properties.append((str(label), TYPES[kind], TYPES.get(counter), rows))
+    return lines, properties
+
+
+@pytest.mark.parametrize("order", ["ascii", "binary_little_endian", "binary_big_endian"])
+@pytest.mark.parametrize("lists", ["equal", "mixed"])
+@pytest.mark.parametrize("seed", range(4))
+def test_elements_of_any_types_and_order_are_read_as_they_were_written(tmp_path, order, lists, seed):
+    """Vertices and faces among another element, with lists of one length and of several."""
+    draw = rng("ply", seed)
+    elements = {name: random_element(draw, name, 5, lists) for name in draw.permutation(["vertex", "face", "other"])}
+    head = [
+        "ply",
+        f"format {order} 1.0",
+        "comment by a test",
+        *(line for lines, _ in elements.values() for line in lines),
+    ]
+    words, sign = [], {"ascii": "", "binary_little_endian": "<", "binary_big_endian": ">"}[order]
+    for _, properties in elements.values():
+        for k in range(5):
+            for _, kind, counter, rows in properties:
+                parts = [(counter, [len(rows[k])])] if counter else []
+                words += [(t, v) for t, values in [*parts, (kind, rows[k])] for v in values]
+    body = b"".join(np.array(v, sign + t).tobytes() for t, v in words)
+    if order == "ascii":
+        body = " ".join(str(v) for _, v in words).encode()
+    (tmp_path / "a.ply").write_bytes("\n".join([*head, "end_header", ""]).encode() + body + b"\n")
+    read = read_ply(tmp_path / "a.ply")
+    vertex, face = ({label: rows for label, *_, rows in elements[name][1]} for name in ("vertex", "face"))
+    np.testing.assert_array_equal(read.points, np.column_stack([np.concatenate(vertex.pop(axis)) for axis in "xyZ"]))
+    for columns, expected in ((read.columns, vertex), (read.faces.columns, {"flag": face["flag"]})):
+        assert list(columns) == list(expected)
+        for label, rows in expected.items():
+            assert columns[label].tolist() == np.concatenate(rows).tolist()
+    assert read.faces.sizes.tolist() == [len(row) for row in face["vertex_indices"]]
+    assert read.faces.corners.tolist() == np.concatenate(face["vertex_indices"]).tolist()
+    cut = body[: -len(words[-1:])] if order != "ascii" else body[:-1].rstrip(b"0123456789")
+    for content in (cut, body + b" 7"):
+        (tmp_path / "b.ply").write_bytes("\n".join([*head, "end_header", ""]).encode() + content)
+        with pytest.raises(MalformedFile):
+            read_ply(tmp_path / "b.ply")
+
+
+def test_text_beyond_the_range_of_its_type_is_refused(tmp_path):
+    for kind, low, high in (("uchar", 0, 255), ("char", -128, 127), ("short", -32768, 32767)):
+        head = ply(order="ascii").replace(b"property float z\n", f"property float z\nproperty {kind} q\n".encode())
+        start = head[: head.index(b"end_header")].replace(b"vertex 40", b"vertex 3") + b"end_header\n"
+        for value in (low - 1, low, high, high + 1):
+            (tmp_path / "a.ply").write_bytes(start + f"0 0 1 {value}\n0 1 0 1\n1 0 0 1\n".encode())
+            if low <= value <= high:
+                assert read_ply(tmp_path / "a.ply").columns["q"].tolist() == [value, 1, 1]
+            else:
+                with pytest.raises(MalformedFile, match=f"has a value outside {low} to {high}, the range of its type"):
+                    read_ply(tmp_path / "a.ply")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from common.errors import MalformedFile
-from datasets.formats.tables import _as_table, axes_of, counts_rows, from_table
+from datasets.formats.tables import _as_table, axes_of, counts_rows, from_array, from_table
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,62 @@ def test_a_named_x_may_count_but_an_unnamed_column_is_then_no_coordinate():
     assert counts_rows(table[:, 0]) and not counts_rows(table[:, 1])
 
 
+@pytest.mark.parametrize(("count", "first", "counts"), [(9, 0, False), (10, 0, True), (10, 1, True), (10, 2, False)])
+def test_ten_numbers_from_zero_or_one_number_the_rows(count, first, counts):
+    column = np.random.default_rng(0).permutation(np.arange(first, first + count)).astype(float)
+    assert counts_rows(column) == counts and not counts_rows(np.where(column == first + 1, first, column))
+
+
+@pytest.mark.parametrize(
+    ("numbered", "width", "axes"),
+    [([0], 4, [1, 2, 3]), ([0], 3, None), ([1], 4, None), ([2], 5, None), ([3], 5, [0, 1, 2]), ([4], 5, [0, 1, 2]),
+     ([0, 1], 5, None), ([0, 3], 5, None), ([0, 4], 5, [1, 2, 3])],
+)  # fmt: skip
+def test_a_column_that_numbers_the_rows_is_left_out_only_if_it_is_the_first_one(numbered, width, axes):
+    table = np.random.default_rng(1).normal(size=(12, width))
+    for k in numbered:
+        table[:, k] = np.arange(12)
+    if axes is None:
+        with pytest.raises(MalformedFile, match=rf"column {numbered[0] + 1} of {width} numbers the rows \(0 … 11\)"):
+            from_table(table)
+        return
+    cloud = from_table(table)
+    np.testing.assert_array_equal(cloud.points, table[:, axes])
+    others = [k for k in range(width) if k not in axes]
+    assert list(cloud.columns) == [f"column_{k + 1}" for k in others]
+    for k in others:
+        np.testing.assert_array_equal(cloud.columns[f"column_{k + 1}"], table[:, k])
+
+
+@pytest.mark.parametrize("dtype", ["i2", "u2", "i4", "i8", "f2", "f4", "f8", "i1", "u1", "bool", "c8"])
+def test_coordinates_are_numbers_of_more_than_a_byte(dtype):
+    array = np.arange(300).reshape(100, 3)[::-1].astype(dtype)
+    if dtype in ("i1", "u1", "bool", "c8"):
+        with pytest.raises(MalformedFile, match="not coordinates of points"):
+            from_array(array)
+    else:
+        np.testing.assert_array_equal(from_array(array).points, array)
+
+
+def test_fields_of_a_structured_array_are_coordinates_and_attributes_whatever_their_types():
+    kind = [("flag", "?"), ("Z", "i4"), ("text", "U3"), ("X", "f8"), ("Y", "u2"), ("pair", "f4", 2), ("red", "u1")]
+    array = np.zeros((4, 5), kind)
+    for name in ("X", "Y", "Z", "red"):
+        array[name] = np.random.default_rng(2).integers(0, 200, (4, 5))
+    array["flag"] = array["X"] > 100
+    cloud = from_array(array)
+    np.testing.assert_array_equal(cloud.points, np.column_stack([array[name].ravel() for name in "XYZ"]))
+    assert {name: values.tolist() for name, values in cloud.columns.items()} == {
+        "flag": array["flag"].ravel().tolist(), "red": array["red"].ravel().tolist()
+    }  # fmt: skip
+    assert cloud.remarks == ("fields X, Y, Z of 7 are x, y, z",)
+    named = np.zeros(6, [("label", "i4"), ("pos", "f4", 3)])
+    named["pos"] = np.random.default_rng(3).normal(size=(6, 3))
+    assert from_array(named).points == pytest.approx(named["pos"])
+
+
 SHAPES = {
+    (4, 31, 3): (124, 3),
     (10, 3): (10, 3),
     (10, 20): (10, 20),
     (3, 3): (3, 3),
@@ -74,6 +129,8 @@ def test_an_array_is_a_table_only_if_its_points_are_in_one_axis_without_doubt(sh
 def test_homogeneous_points_in_columns_lose_their_ones_and_poses_are_refused():
     points = np.random.default_rng(0).normal(size=(500, 3))
     np.testing.assert_array_equal(_as_table(np.vstack([points.T, np.ones(500)])), points)
-    for pose in (np.eye(4), np.eye(4)[:3], np.eye(4)[None]):
+    for pose in (np.eye(4), np.eye(4)[:3], np.eye(4)[None], np.eye(3), np.diag([1.02, 1, 1]), np.diag([2.0, 3, 1, 1])):
         with pytest.raises(MalformedFile, match="matrix"):
             _as_table(pose)
+    stretched = np.diag([1.03, 1, 1])
+    np.testing.assert_array_equal(_as_table(stretched), stretched)

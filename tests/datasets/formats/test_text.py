@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from common.errors import InputError
+from common.errors import InputError, MalformedFile
 from common.keys import rng
 from datasets import formats
 from datasets.formats import text
@@ -122,3 +122,51 @@ def test_what_is_ambiguous_or_no_table_is_refused_with_the_reason(tmp_path, text
 )
 def test_numbers_between_commas_look_like_decimals_if_one_is_long_or_begins_with_zero(row, decimals):
     assert text._looks_decimal(row.split(",")) == decimals
+
+
+@pytest.mark.parametrize(("comments", "read"), [(199, True), (200, False)])
+def test_two_hundred_lines_may_come_before_the_numbers(tmp_path, comments, read):
+    (tmp_path / "a.txt").write_text("# c\n" * comments + lines(POINTS))
+    if read:
+        np.testing.assert_allclose(text.read_text(tmp_path / "a.txt").points, POINTS)
+    else:
+        with pytest.raises(text.NoTable, match="begins with '# c', not with rows of numbers"):
+            text.read_text(tmp_path / "a.txt")
+
+
+@pytest.mark.parametrize(("row", "columns"), [(0, 6), (49, 6), (50, None)])
+def test_what_a_comma_is_depends_on_the_first_fifty_rows(tmp_path, row, columns):
+    """Of a row with a decimal point on, commas separate columns; a point in a later row contradicts decimal commas."""
+    rows = ["1,5 2,5 3,5"] * 60
+    rows[row] = "1.5,5 2,5 3,5"
+    (tmp_path / "a.txt").write_text("\n\n".join(rows))
+    if columns:
+        assert text.read_text(tmp_path / "a.txt").remarks == ("columns 1, 2, 3 of 6 are x, y, z",)
+    else:
+        with pytest.raises(MalformedFile, match=r"'1\.5\.5' is no number"):
+            text.read_text(tmp_path / "a.txt")
+
+
+@pytest.mark.parametrize(("words", "read"), [("x y z\n", True), ("a b\nx y z\n", False)])
+def test_one_line_of_words_may_come_before_the_numbers(tmp_path, words, read):
+    (tmp_path / "a.txt").write_text("# c\n\n" + words + lines(POINTS))
+    if read:
+        np.testing.assert_allclose(text.read_text(tmp_path / "a.txt").points, POINTS)
+    else:
+        with pytest.raises(text.NoTable, match="begins with '# c', not with rows of numbers"):
+            text.read_text(tmp_path / "a.txt")
+
+
+def test_exponents_of_fortran_and_text_in_several_columns_are_read(tmp_path):
+    rows = [f"a {x:e} b {y:.6f} c {z:.6f} d".replace("e", "D" if k % 2 else "d") for k, (x, y, z) in enumerate(POINTS)]
+    (tmp_path / "a.txt").write_text("\n".join(rows))
+    cloud = text.read_text(tmp_path / "a.txt")
+    np.testing.assert_allclose(cloud.points, POINTS, atol=1e-6)
+    assert cloud.remarks == ("column 1, 3, 5 of 7 is text and left out",)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("header", ["", "# Größe\n"])
+def test_the_order_of_bytes_of_utf_16_is_found(tmp_path, encoding, header):
+    (tmp_path / "a.txt").write_bytes((header + lines(POINTS)).encode(encoding))
+    np.testing.assert_allclose(text.read_text(tmp_path / "a.txt").points, POINTS)

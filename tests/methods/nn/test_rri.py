@@ -98,3 +98,14 @@ def test_rri_of_a_parallel_neighbour_and_of_the_centroid() -> None:
 def test_rri_needs_k_and_one_points() -> None:
     with pytest.raises(ValueError, match="at least 21"):
         rigid_invariant_features(torch.zeros(1, 20, 3))
+
+
+def test_tangents_complete_every_normal_to_a_right_handed_frame() -> None:
+    normals = np.random.default_rng(0).normal(size=(500, 3))
+    normals[:40, :2] *= 1e-7  # next to both poles, where another sign of the construction divides by almost nothing
+    normals = np.concatenate([normals, np.eye(3), -np.eye(3)])
+    normals /= np.linalg.norm(normals, axis=1)[:, None]
+    first, second = (t.numpy().T for t in rri_module._tangents(torch.from_numpy(normals.T.copy())))
+    frames = np.stack([first, second, normals], axis=1)
+    np.testing.assert_allclose(frames @ frames.transpose(0, 2, 1), np.tile(np.eye(3), (506, 1, 1)), atol=1e-12)
+    np.testing.assert_allclose(np.linalg.det(frames), 1, atol=1e-12)
