@@ -1,4 +1,4 @@
-"""Trimmed ICP: point-to-plane by default, optionally point-to-point, generalized, robust, or coarse to fine."""
+"""Trimmed ICP: point-to-plane by default, optionally with other metrics, robust, or coarse to fine."""
 
 from __future__ import annotations
 
@@ -40,9 +40,11 @@ class Icp(Method):
         distance: pairs farther apart than this fraction of the pair's scale are omitted, too; inf for no limit. It prevents
             partial scans, half of which has no counterpart, from being pulled together, but stops convergence from afar.
             None: 0.2 with an initial pose (as after `+`), which is assumed to be near, and inf without. With an initial pose
-            on partial scans (by the kind of the data), None means limits of 4, 2 and 1 cells of the resolution, a robust
-            kernel and no trimming (`methods.geometry.partial_icp`); the parameters below and above then have no effect.
-        metric: "plane", "point" (Besl 1992), or "generalized", plane to plane (Segal 2009).
+            on partial scans (by the kind of the data), None means limits of 4, 2 and 1 cells of the resolution, the
+            symmetric metric, a robust kernel and no trimming (`methods.geometry.partial_icp`); the other parameters then have
+            no effect.
+        metric: "plane", "point" (Besl 1992), "generalized", plane to plane (Segal 2009), or "symmetric", plane to plane along
+            the mean of both normals (Rusinkiewicz 2019).
         kernel: "none", or a robust kernel: "huber", "cauchy", "tukey".
         width: scale of the kernel, a fraction of the pair's scale.
         levels: 1, or the number of passes from coarse to fine. Before the last, which uses all points, clouds are subsampled
@@ -91,7 +93,7 @@ class Icp(Method):
             return self.refine_scans(pair, T)
         with self.stage("normals"):
             target_normals = normals(pair.target, self.normal_radius, "none")
-            both = self.metric == "generalized"  # the other metrics use the target's only
+            both = self.metric in ("generalized", "symmetric")  # the other metrics use the target's only
             source_normals = normals(pair.source, self.normal_radius, "none") if both else np.zeros_like(pair.source)
         with self.stage("refine"):
             iterations = 0
@@ -108,7 +110,7 @@ class Icp(Method):
         with self.stage("refine"):
             result = refine_partial(pair.source, pair.target, T, cell(pair.source, pair.target))
         self.note(
-            iterations=result.iterations, converged=bool(result.last <= self.tolerance), confidence=result.inliers
+            iterations=result.iterations, converged=bool(result.last <= self.tolerance), confidence=result.fit.inliers
         )
         return pair.to_original(result.pose)
 

@@ -16,7 +16,7 @@ DAMPING = 0.01
 FLAT = 1e-3
 """Variance of a point along its normal relative to that in its plane, for `generalized` (Segal 2009)."""
 
-METRICS = ("plane", "point", "generalized")
+METRICS = ("plane", "point", "generalized", "symmetric")
 """Residual metrics, see `directions`."""
 KERNELS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
     "huber": lambda r: 1 / np.maximum(r, 1),
@@ -32,7 +32,8 @@ def directions(metric: str, n: Normals, rotated: Normals) -> NDArray[np.float64]
     Args:
         metric: "plane" uses the target's normal (Chen 1992), "point" three axes of equal weight (Besl 1992),
             "generalized" the axes of the inverse of both points' covariances, which are flat along their normals,
-            scaled so that residuals along equal normals have weight 1.
+            scaled so that residuals along equal normals have weight 1, "symmetric" the mean of both normals
+            (Rusinkiewicz 2019), along which two points of a surface of constant curvature have no residual.
         n: the target's normals at the pairs (K, 3).
         rotated: the source's normals (K, 3), rotated like the source.
     """
@@ -40,6 +41,9 @@ def directions(metric: str, n: Normals, rotated: Normals) -> NDArray[np.float64]
         return n[:, None]
     if metric == "point":
         return np.broadcast_to(np.eye(3), (len(n), 3, 3))
+    if metric == "symmetric":
+        means = n + np.where(np.einsum("ij,ij->i", n, rotated) < 0, -1.0, 1.0)[:, None] * rotated  # signs may differ
+        return np.asarray(means / np.linalg.norm(means, axis=1, keepdims=True))[:, None]
     flat = [np.eye(3) - (1 - FLAT) * m[:, :, None] * m[:, None, :] for m in (n, rotated)]
     axes: NDArray[np.float64] = np.linalg.cholesky(2 * FLAT * np.linalg.inv(flat[0] + flat[1]))
     return axes.transpose(0, 2, 1)

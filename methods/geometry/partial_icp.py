@@ -1,6 +1,8 @@
-"""ICP for partial scans that start near each other: point-to-plane distances, a robust kernel, and limits from coarse to fine.
+"""ICP for partial scans that start near each other: symmetric distances, a robust kernel, and limits from coarse to fine.
 
-A large part of each scan has no counterpart in the other, so pairs are limited by distance instead of trimmed by share.
+A large part of each scan has no counterpart in the other, so pairs are limited by distance instead of trimmed by share. Points
+beyond the edge of the other scan still have partners on the edge within the limit, which turn the pose unless the kernel is
+narrow; how narrow it can be depends on the noise, so the last pass measures the residuals first.
 """
 
 from __future__ import annotations
@@ -11,14 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from methods.core.base import Pose
-from methods.geometry.features import Points, normals
-from methods.geometry.icp import directions, step, weighted
+from methods.geometry.features import Normals, Points, normals
+from methods.geometry.icp import KERNELS, directions, step, weighted
 
 if TYPE_CHECKING:
     from scipy.spatial import cKDTree
 
 NORMAL_CELLS = 2.0
 """Neighbourhood of the normals in cells."""
+KERNEL_WIDTH = 0.5
+"""Maximum width of the robust kernel relative to the limit of distances."""
+KERNEL_SPREADS = 4.0
+"""Width of the kernel of the last pass in standard deviations of the residuals."""
 INLIER_CELLS = 0.5
 """Distance from the plane of its partner within which a point counts as an inlier, in cells."""
 LEAST_PAIRS = 20
@@ -34,23 +40,51 @@ class Level(NamedTuple):
     tolerance: float
 
 
-LEVELS = (Level(4.0, 1000, 12, 1e-3), Level(2.0, 1000, 12, 3e-4), Level(1.0, 3000, 12, 5e-5))
+LEVELS = (Level(4.0, 1000, 20, 1e-3), Level(2.0, 1000, 20, 3e-4), Level(1.0, 1500, 20, 2e-4))
 """Passes from coarse to fine."""
+LAST = Level(1.0, 4096, 12, 5e-5)
+"""Pass whose kernel is as wide as the residuals after `LEVELS` require."""
+
+
+class Fit(NamedTuple):
+    """Mean weight of the source points by their distance from the other surface, and share of them that are inliers."""
+
+    weight: float
+    inliers: float
 
 
 class Refinement(NamedTuple):
-    """Refined pose (4, 4), number of iterations, last step's size, and share of source points that are inliers."""
+    """Refined pose (4, 4), number of iterations, last step's size, and how the source fits under the pose."""
 
     pose: Pose
     iterations: int
     last: float
-    inliers: float
+    fit: Fit
+
+
+class Pairs(NamedTuple):
+    """Moved source points (K, 3), their target points (K, 3), and the directions (K, 1, 3) of their residuals."""
+
+    moved: Points
+    partners: Points
+    directions: NDArray[np.float64]
+
+    def residuals(self) -> NDArray[np.float64]:
+        """Return the distances (K,) along the directions."""
+        return np.asarray(np.einsum("kj,kj->k", self.directions[:, 0], self.partners - self.moved))
+
+
+class Scan(NamedTuple):
+    """Points (N, 3) of a scan and their normals (N, 3) of either sign."""
+
+    points: Points
+    normals: Normals
 
 
 def refine_partial(source: Points, target: Points, start: Pose, cell: float) -> Refinement:
     """Refine a pose (4, 4) of source (N, 3) to target (M, 3), both centred and at unit scale.
 
-    The start is returned if fewer points are inliers after the refinement than before it.
+    The start is returned if it fits better. Weights decide it, since the number of inliers hardly changes near the solution.
 
     Args:
         source: source points.
@@ -60,24 +94,40 @@ def refine_partial(source: Points, target: Points, start: Pose, cell: float) -> 
     """
     from scipy.spatial import cKDTree
 
-    tree, n = cKDTree(target), normals(target, NORMAL_CELLS * cell, "none")
+    a, b = (Scan(cloud, normals(cloud, NORMAL_CELLS * cell, "none")) for cloud in (source, target))
+    tree = cKDTree(target)
     T, count, last = start, 0, np.inf
-    for level in LEVELS:
-        points, limit, last = source[evenly(len(source), level.points)], level.cells * cell, np.inf
+    for level in (*LEVELS, LAST):
+        rows, limit = evenly(len(source), level.points), level.cells * cell
+        some, width = Scan(source[rows], a.normals[rows]), KERNEL_WIDTH * limit
+        if level is LAST:
+            width = min(width, KERNEL_SPREADS * _spread(_pairs(some, b, T, tree, width)))
         for _ in range(level.iterations):
-            moved, near, partners = _partners(points, T, tree, limit)
-            if len(near) < LEAST_PAIRS:
+            pairs = _pairs(some, b, T, tree, limit)
+            if len(pairs.moved) < LEAST_PAIRS:
                 break
-            p, q, d = moved[near], target[partners], directions("plane", n[partners], n[partners])
-            delta, last = step(p, q, weighted(d, q - p, "tukey", limit))
+            d = weighted(pairs.directions, pairs.partners - pairs.moved, "tukey", width)
+            delta, last = step(pairs.moved, pairs.partners, d)
             T, count = delta @ T, count + 1
             if last < level.tolerance:
                 break
-    points = source[evenly(len(source), LEVELS[-1].points)]
-    shares = [_inlier_share(points, pose, tree, n, cell) for pose in (start, T)]
+    points = source[evenly(len(source), LAST.points)]
+    before, after = (_fit(points, pose, tree, b.normals, cell) for pose in (start, T))
     return (
-        Refinement(T, count, last, shares[1]) if shares[1] >= shares[0] else Refinement(start, count, last, shares[0])
+        Refinement(T, count, last, after) if after.weight >= before.weight else Refinement(start, count, last, before)
     )
+
+
+def _pairs(source: Scan, target: Scan, T: Pose, tree: cKDTree, limit: float) -> Pairs:
+    """Return the source points with a target point within the limit, under a pose (4, 4), and these."""
+    moved, near, partners = _partners(source.points, T, tree, limit)
+    d = directions("symmetric", target.normals[partners], source.normals[near] @ T[:3, :3].T)
+    return Pairs(moved[near], target.points[partners], d)
+
+
+def _spread(pairs: Pairs) -> float:
+    """Estimate the standard deviation of residuals from their median, as few are of no true pair; infinite without pairs."""
+    return 1.4826 * float(np.median(np.abs(pairs.residuals()))) if len(pairs.moved) else np.inf
 
 
 def evenly(length: int, most: int) -> NDArray[np.intp]:
@@ -95,8 +145,10 @@ def _partners(
     return moved, near, partner[near]
 
 
-def _inlier_share(points: Points, T: Pose, tree: cKDTree, n: Points, cell: float) -> float:
-    """Return the share of points (K, 3) within a cell of a target point and near its plane."""
+def _fit(points: Points, T: Pose, tree: cKDTree, n: Normals, cell: float) -> Fit:
+    """Return how points (K, 3) fit; those within a cell of a target point and `INLIER_CELLS` of its plane are inliers."""
     moved, near, partners = _partners(points, T, tree, cell)
     heights = np.einsum("ij,ij->i", n[partners], moved[near] - np.asarray(tree.data)[partners])
-    return float(np.count_nonzero(np.abs(heights) < INLIER_CELLS * cell) / len(points))
+    relative = np.abs(heights) / (INLIER_CELLS * cell)
+    total = len(points)
+    return Fit(float(KERNELS["tukey"](relative).sum() / total), float(np.count_nonzero(relative < 1) / total))

@@ -12,6 +12,7 @@ from scipy.spatial.transform import Rotation
 from common.kinds import DataKind
 from methods.base import NoSolution, rigid
 from methods.geometry.icp import KERNELS, METRICS
+from methods.geometry.partial_icp import Fit
 from methods.icp import Icp
 from tests.methods.clouds import solve, turned_pair
 
@@ -117,7 +118,7 @@ def test_icp_says_how_much_of_the_source_is_met():
 @pytest.mark.parametrize("last", [1e-6, 1e-3])
 def test_icp_on_scans_notes_what_its_refinement_reports(monkeypatch: pytest.MonkeyPatch, last: float) -> None:
     source, target, truth = turned_pair(10)
-    result = SimpleNamespace(pose=np.eye(4), iterations=17, last=last, inliers=0.625)
+    result = SimpleNamespace(pose=np.eye(4), iterations=17, last=last, fit=Fit(0.5, 0.625))
     monkeypatch.setattr("methods.icp.refine_partial", lambda *_: result)
     icp = Icp()
     icp.adapt(DataKind.SCANS)

@@ -19,6 +19,7 @@ from methods.base import NoSolution
 from methods.fgr import Fgr, alike_triples, graduated_pose
 from methods.geometry import ransac as ransac_steps
 from methods.geometry.features import unit_pair
+from methods.geometry.icp import METRICS
 from methods.geometry.principal_axes import candidates, distances, principal_axes
 from methods.geometry.ransac import edges_alike
 from methods.icp import NEAR, Icp
@@ -155,7 +156,7 @@ def test_icp_doubles_limit_and_cells_from_fine_to_coarse(
     assert start or (notes["iterations"] == 7 * levels and notes["converged"] is False)
 
 
-@pytest.mark.parametrize("metric", ["plane", "point", "generalized"])
+@pytest.mark.parametrize("metric", METRICS)
 def test_icp_estimates_the_normals_that_its_metric_needs(monkeypatch: pytest.MonkeyPatch, metric: str) -> None:
     source, target, _ = turned_pair(5, n=200)
     calls, kernels = [], []
@@ -164,7 +165,7 @@ def test_icp_estimates_the_normals_that_its_metric_needs(monkeypatch: pytest.Mon
     monkeypatch.setattr(icp_module, "weighted", lambda *a: (kernels.append(a[2:]), weigh(*a))[1])
     solve(Icp(metric=metric, normal_radius=0.3), source, target)
     pair = unit_pair(source, target)
-    wanted = [pair.target, pair.source] if metric == "generalized" else [pair.target]
+    wanted = [pair.target, pair.source] if metric in ("generalized", "symmetric") else [pair.target]
     assert len(calls) == len(wanted) and not kernels
     for (cloud, *rest), expected in zip(calls, wanted, strict=True):
         assert np.array_equal(cloud, expected) and rest == [0.3, "none"]

@@ -33,6 +33,17 @@ def test_generalized_weighs_residuals_by_the_inverse_of_both_covariances() -> No
         assert ours[k] == pytest.approx(2 * FLAT * r[k] @ np.linalg.inv(flat[0] + flat[1]) @ r[k])
 
 
+def test_symmetric_has_no_residual_between_points_of_a_sphere_and_ignores_signs() -> None:
+    rng = np.random.default_rng(7)
+    n, m = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in rng.normal(size=(2, 50, 3)))
+    n[np.einsum("ij,ij->i", n, m) < 0] *= -1
+    for sign in (1, -1):
+        d = directions("symmetric", n, sign * m)
+        assert d.shape == (50, 1, 3) and np.allclose(np.linalg.norm(d, axis=2), 1)
+        assert np.abs(np.einsum("kdj,kj->k", d, 2 * (n - m))).max() < 1e-12
+    assert np.abs(np.einsum("kdj,kj->k", directions("plane", n, m), n - m)).max() > 0.1
+
+
 def test_thinned_keeps_one_point_of_each_cell() -> None:
     cloud = np.random.default_rng(6).uniform(size=(400, 3))
     rows = thinned(cloud, 0.3)

@@ -48,16 +48,37 @@ def test_a_start_far_away_is_returned_if_nothing_fits_better() -> None:
     pair = unit_pair(source, target)
     start = rigid(np.eye(3), [50.0, 0, 0])
     result = refine_partial(pair.source, pair.target, start, cell(pair.source, pair.target))
-    assert np.array_equal(result.pose, start) and result.inliers == 0
+    assert np.array_equal(result.pose, start) and result.fit == (0, 0)
 
 
-def test_the_share_of_inliers_never_falls() -> None:
+def test_the_fit_never_falls() -> None:
     source, target, T = halves(2000)
     pair = unit_pair(source, target)
     edge = cell(pair.source, pair.target)
     best = refine_partial(pair.source, pair.target, pair.to_unit(T), edge)
     again = refine_partial(pair.source, pair.target, best.pose, edge)
-    assert again.inliers >= best.inliers > 0.3
+    assert again.fit.weight >= best.fit.weight > 0.3
+    assert best.fit.weight < best.fit.inliers <= 1  # weights are below 1, and inliers count 1
+
+
+def test_a_start_with_more_inliers_but_larger_residuals_is_refined() -> None:
+    source, target, T = halves(2000)
+    pair = unit_pair(source, target)
+    edge = cell(pair.source, pair.target)
+    for seed in range(8):
+        start = pair.to_unit(off(1.5, 0.005, seed) @ T)
+        result = refine_partial(pair.source, pair.target, start, edge)
+        assert degrees_between(result.pose, pair.to_unit(T)) < 0.3
+
+
+def test_edges_of_scans_from_two_sides_do_not_turn_the_pose() -> None:
+    a, b = lumpy(2000, 4), lumpy(2000, 5)
+    source, target = a[a @ [1, 0, 0.5] > -0.1], b[b @ [-0.2, 1, 0] > -0.1]
+    pair = unit_pair(source, target)
+    truth = pair.to_unit(np.eye(4))
+    for start in (truth, off(4, 0.03, 1) @ truth):
+        result = refine_partial(pair.source, pair.target, start, cell(pair.source, pair.target))
+        assert degrees_between(result.pose, truth) < 0.15
 
 
 def test_icp_on_objects_and_with_a_given_distance_does_not_depend_on_the_kind() -> None:
