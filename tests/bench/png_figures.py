@@ -6,10 +6,9 @@ from bench.report import jobs
 
 
 def save_png_only(patch):
-    """Let figures be saved as PNGs of low resolution, in this process, without arranging their parts by the space these take."""
+    """Let figures be saved as PNGs of low resolution, in this process."""
 
     def save(figure, job):
-        figure.set_layout_engine("none")
         path = job.stem.with_name(f"{job.stem.name}.png")
         FigureCanvasAgg(figure).print_png(path)
         return jobs.SavedFigure(job.kind, job.title, job.caption, (path,))

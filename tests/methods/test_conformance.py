@@ -8,13 +8,7 @@ from methods.base import Unavailable
 from methods.core.registry import MethodRegistry
 from tests.catalog import build, spec
 
-CHEAP = {
-    "ransac10m": "ransac10m[iterations=2000]",
-    "cpd": "cpd[limit=200]",
-    "so3_grid": "so3_grid[rotations=288,views=100]",
-    "so3_grid_camera": "so3_grid_camera[rotations=288,views=100]",
-}
-"""Methods that repeat one step many times: fewer times are the same code."""
+CHEAP = {"ransac10m": "ransac10m[iterations=2000]", "cpd": "cpd[limit=200]"}
 NAMES = [CHEAP.get(name, name) for name in MethodRegistry().entries]
 
 

@@ -59,7 +59,7 @@ def test_clouds_are_registered_in_any_unit(cls: type[FeatureMethod], kind: DataK
         method = cls()
         method.adapt(kind)
         method.begin(0)
-        source, target, truth = turned_pair(70, n=700, scale=scale)
+        source, target, truth = turned_pair(70, n=1500, scale=scale)
         T = method.register(source, target)
         assert np.abs(T[:3, :3] - truth[:3, :3]).max() < 0.03
         answers.append(T @ np.diag([scale, scale, scale, 1.0]) / scale)
