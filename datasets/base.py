@@ -93,8 +93,10 @@ def triangle_areas(triangles: Points) -> NDArray[np.float64]:
     """Compute the areas (T,) of triangles (T, 3, 3)."""
     first, second, third = np.ascontiguousarray(triangles.transpose(1, 2, 0))
     (x, y, z), (u, v, w) = second - first, third - first
-    a, b, c = y * w - z * v, z * u - x * w, x * v - y * u
-    return np.asarray(0.5 * np.sqrt(a * a + b * b + c * c))
+    squares = np.square(y * w - z * v)
+    squares += np.square(z * u - x * w)
+    squares += np.square(x * v - y * u)
+    return np.asarray(0.5 * np.sqrt(squares, out=squares))
 
 
 def sample_triangles(triangles: Points, cumulative: NDArray[np.float64], n: int, rng: np.random.Generator) -> Points:
@@ -111,14 +113,20 @@ def centred_in_unit_sphere(triangles: Points) -> Points:
 
     The result is a view of an array (3, 3, T), in which `triangle_areas` takes less time.
     """
-    first, second, third = corners = np.ascontiguousarray(triangles.transpose(1, 2, 0))
+    corners = np.array(triangles.transpose(1, 2, 0), dtype=np.float64, order="C")
     areas = triangle_areas(corners.transpose(2, 0, 1))
     area = portable.total(areas) if len(areas) else 0.0
     if not area > 0:
         raise ValueError("the surface has no area")
-    weighted = areas * ((first + second + third) / 3)
-    moved = (corners - (portable.total(weighted.T) / area)[:, None]).transpose(2, 0, 1)
-    return np.asarray(moved / np.sqrt(portable.dot(moved, moved).max()))
+    weighted = corners[0] + corners[1]
+    weighted += corners[2]
+    weighted /= 3
+    weighted *= areas
+    corners -= (weighted.cumsum(axis=1)[:, -1] / area)[:, None]
+    squares = np.square(corners)
+    farthest = (squares[:, 0] + squares[:, 1] + squares[:, 2]).max()
+    corners /= np.sqrt(farthest)
+    return corners.transpose(2, 0, 1)
 
 
 class Data(ABC):

@@ -28,14 +28,15 @@ def axis_rotation(axis: NDArray[Any], angle_deg: float) -> Matrix:
            [ 0.,  0.,  1.]])
     """
     x, y, z = map(float, axis)
-    K = (0.0, -z, y), (z, 0.0, -x), (-y, x, 0.0)
     sine, cosine = portable.sin_cos(angle_deg * portable.RADIANS)
-
-    def entry(i: int, j: int) -> float:
-        square = K[i][0] * K[0][j] + K[i][1] * K[1][j] + K[i][2] * K[2][j]
-        return (i == j) + sine * K[i][j] + (1 - cosine) * square
-
-    return np.array([[entry(i, j) for j in range(3)] for i in range(3)])
+    rest, xy, xz, yz = 1 - cosine, x * y, x * z, y * z
+    return np.array(
+        [
+            [1 + rest * (-z * z - y * y), rest * xy - sine * z, sine * y + rest * xz],
+            [sine * z + rest * xy, 1 + rest * (-z * z - x * x), rest * yz - sine * x],
+            [rest * xz - sine * y, sine * x + rest * yz, 1 + rest * (-y * y - x * x)],
+        ]
+    )
 
 
 def direction(rng: np.random.Generator) -> NDArray[np.float64]:

@@ -134,8 +134,8 @@ def scenes_of(
     """Build `Scenes` from true poses (P, 4, 4), poses of the source (P, 4, 4) and evaluation points, P arrays (n, 3)."""
     if not clouds:
         return join_scenes([])
-    blobs = [evaluation_points.encode(cloud) for cloud in clouds]
-    return Scenes(truth, source_pose, *evaluation_points.decode(*zip(*blobs, strict=True)))
+    blobs = zip(*evaluation_points.encode_all(clouds), strict=True)
+    return Scenes(truth, source_pose, *evaluation_points.decode(*blobs))
 
 
 def join_scenes(parts: list[Scenes]) -> Scenes:

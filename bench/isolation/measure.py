@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import mmap
 import os
 import sys
 import time
@@ -13,6 +14,8 @@ from typing import Any
 from bench.isolation.protocol import NAN, Reply
 from common.devices import is_gpu
 
+_PAGE_MB = mmap.PAGESIZE / 2**20
+
 
 @contextlib.contextmanager
 def measure(device: str, reply: Reply) -> Iterator[None]:
@@ -21,7 +24,7 @@ def measure(device: str, reply: Reply) -> Iterator[None]:
     start = time.perf_counter()
     yield
     reply.time_ms = 1e3 * (time.perf_counter() - start)
-    reply.resident_mb = _status_mb(b"VmHWM:")
+    reply.resident_mb = _peak_mb()
     reply.peak_mb = reply.resident_mb - idle
     if (cuda := _cuda(device)) is not None:
         reply.gpu_memory_mb = float(cuda.max_memory_allocated(device)) / 2**20 - gpu_idle
@@ -91,14 +94,17 @@ def _reset_peak() -> float:
     """Reset the peak of resident memory (Linux) and return the present value in MB."""
     with contextlib.suppress(OSError):
         os.pwrite(_proc("clear_refs", os.O_WRONLY), b"5", 0)
-    return _status_mb(b"VmRSS:")
+    with contextlib.suppress(OSError, ValueError):
+        resident_pages = os.pread(_proc("statm", os.O_RDONLY), 4096, 0).split(maxsplit=2)[1]
+        return int(resident_pages) * _PAGE_MB
+    return NAN
 
 
-def _status_mb(field: bytes) -> float:
-    """Read a field of /proc/self/status in MB; NaN where there is no such file."""
+def _peak_mb() -> float:
+    """Return the peak of resident memory since its reset in MB; NaN where there is no /proc/self/status."""
     with contextlib.suppress(OSError, ValueError):
         text = os.pread(_proc("status", os.O_RDONLY), 4096, 0)
-        return float(text[text.index(field) + len(field) :].split(maxsplit=1)[0]) / 1024
+        return float(text[text.index(b"VmHWM:") :].split(maxsplit=2)[1]) / 1024
     return NAN
 
 

@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import math
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from typing import IO, Any, NamedTuple, TypeVar
 
 from bench.isolation import fork_server, guard, interrupt, received
 from bench.isolation.fork_server import ForkedProcess
-from bench.isolation.protocol import GaussiansRequest, Limits, MethodSetup, Points, RegisterRequest, Reply
+from bench.isolation.protocol import GaussiansRequest, Limits, MethodSetup, Points, RegisterRequest, Reply, pack_request
 from bench.storage.outcome import Status
 from common.devices import CPU
 from common.errors import InputError
@@ -207,7 +206,7 @@ class MethodProcess:
         """Send the requests that were not sent yet; beyond the first only what surely fits into the pipe."""
         ahead = sum(earlier.size for earlier in itertools.islice(self._unanswered, 1, None))
         for number, request in enumerate(requests[len(self._unanswered) :], len(self._unanswered)):
-            data = pickle.dumps((self._answered + number, request), protocol=5)
+            data = pack_request(self._answered + number, request)
             ahead += len(data) if number else 0
             if ahead > self._pipe_bytes // 2:
                 return  # writing would wait until the process reads, past all timeouts

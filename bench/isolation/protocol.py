@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -106,10 +107,36 @@ class Reply:
     last: bool = False
 
 
-@dataclass(frozen=True)
-class Answer:
-    """A reply with the number of its request and the id of the process that sends it."""
+def pack_request(number: int, request: Any) -> bytes:
+    """Pickle a request and its number. Arrays and instances of classes would take longer than plain values."""
+    if isinstance(request, RegisterRequest):
+        clouds = [list(map(_packed, part)) for part in (request.sources, request.targets)]
+        request = (*clouds, request.seed)
+    return pickle.dumps((number, request), protocol=5)
 
-    number: int
-    process_id: int
-    reply: Reply
+
+def unpack_request(data: bytes) -> tuple[int, Any]:
+    """Return the number and the request of a message; the arrays of a request can be written to."""
+    number, request = pickle.loads(data)
+    if isinstance(request, tuple):
+        sources, targets, seed = request
+        request = RegisterRequest(list(map(_unpacked, sources)), list(map(_unpacked, targets)), seed)
+    return number, request
+
+
+def _packed(cloud: Points) -> tuple[bytearray, str, tuple[int, ...]]:
+    return bytearray(cloud.tobytes()), cloud.dtype.str, cloud.shape
+
+
+def _unpacked(packed: tuple[bytearray, str, tuple[int, ...]]) -> Points:
+    data, kind, shape = packed
+    return np.ndarray(shape, kind, data)
+
+
+def pack_reply(number: int, process_id: int, reply: Reply) -> bytes:
+    """Pickle a reply with the number of its request and the id of the process that sends it; `received` reads it."""
+    pairs = [
+        (str(p.status), p.pose.tolist() if isinstance(p.pose, np.ndarray) else p.pose, p.message) for p in reply.pairs
+    ]
+    fields = vars(reply) | {"status": str(reply.status), "pairs": pairs}
+    return pickle.dumps((number, process_id, fields), protocol=5)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.isolation.protocol import Answer, PairReply, Reply
+from bench.isolation.protocol import PairReply, Reply
 from bench.storage.outcome import Status
 from common.text import MAX_ENTRIES, clean, clean_json
 from methods.core.base import Gaussians
@@ -19,11 +19,8 @@ MAX_BYTES = 1 << 30
 """Maximum size of a reply."""
 CLOCK_SLACK, CLOCK_SLACK_S = 0.2, 1.0
 """Share and seconds by which a call may be shorter than this process waited for it: preparing the call is not timed."""
-_KNOWN = {
-    (cls.__module__, cls.__qualname__): cls
-    for cls in (Answer, Reply, PairReply, Status, Gaussians, np.ndarray, np.dtype)
-}
-"""Classes that a reply may contain, by module and name."""
+_KNOWN = {(cls.__module__, cls.__qualname__): cls for cls in (Gaussians, np.ndarray, np.dtype)}
+"""Classes that a reply may contain beside plain values, by module and name."""
 _NUMPY = {"_reconstruct", "_frombuffer", "scalar"}
 """Functions of NumPy that build an array or a scalar from a reply."""
 
@@ -56,41 +53,36 @@ def parse_reply(data: bytes, number: int, process_id: int) -> Reply:
         BadReply: the message is not the reply to the request by that process.
     """
     try:
-        answer = _Unpickler(io.BytesIO(data)).load()
-        if not isinstance(answer, Answer) or not isinstance(answer.reply, Reply):
-            raise BadReply("no reply")
-        reply = _plain(answer.reply)
+        answered, sender, fields = _Unpickler(io.BytesIO(data)).load()
+        reply = _plain(**fields)
     except BadReply:
         raise
     except Exception as error:  # damaged bytes can raise nearly anything
         raise BadReply(f"no reply ({type(error).__name__})") from error
-    if answer.process_id != process_id:
+    if sender != process_id:
         raise BadReply(reply.message or "a reply of another process")
-    if answer.number != number:
-        raise BadReply(f"the reply to call {answer.number} instead of {number}")
+    if answered != number:
+        raise BadReply(f"the reply to call {answered} instead of {number}")
     return reply
 
 
-def _plain(reply: Reply) -> Reply:
-    """Return a reply with plain values and clean text."""
-    stages = {clean(str(name)): float(ms) for name, ms in list(reply.stages.items())[:MAX_ENTRIES]}
-    pairs = [
-        PairReply(Status(p.status), None if p.pose is None else np.array(p.pose, dtype=np.float64), clean(p.message))
-        for p in reply.pairs
-    ]
-    return replace(
-        reply,
-        status=Status(reply.status),
-        pairs=pairs,
-        message=clean(reply.message),
-        time_ms=float(reply.time_ms),
-        peak_mb=float(reply.peak_mb),
-        resident_mb=float(reply.resident_mb),
-        gpu_memory_mb=float(reply.gpu_memory_mb),
-        stages=stages,
-        notes=clean_json(reply.notes),
-        killed=False,
-        last=bool(reply.last),
+def _plain(
+    status: Any, pairs: Any, message: Any, stages: Any, notes: Any, extra: Any, killed: Any, last: Any, **measured: Any
+) -> Reply:
+    """Return a reply of plain values and clean text. Only this process knows whether the other one was `killed`."""
+    numbers: dict[str, Any] = {name: float(value) for name, value in measured.items()}
+    return Reply(
+        Status(status),
+        [
+            PairReply(Status(s), None if pose is None else np.array(pose, dtype=np.float64), clean(text))
+            for s, pose, text in pairs
+        ],
+        clean(message),
+        stages={clean(str(name)): float(ms) for name, ms in list(stages.items())[:MAX_ENTRIES]},
+        notes=clean_json(notes),
+        extra=extra,
+        last=bool(last),
+        **numbers,
     )
 
 
@@ -107,4 +99,6 @@ def bound_time(reply: Reply, elapsed_s: float, waited_s: float) -> Reply:
     shortest = max((1 - CLOCK_SLACK) * waited_s - CLOCK_SLACK_S, 0.0)
     fits = shortest <= reply.time_ms / 1e3 <= elapsed_s
     stages_fit = fits and all(0 <= ms <= 1e3 * elapsed_s for ms in reply.stages.values())
+    if fits and stages_fit:
+        return reply
     return replace(reply, time_ms=reply.time_ms if fits else 1e3 * elapsed_s, stages=reply.stages if stages_fit else {})

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import pickle
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -17,7 +16,15 @@ from typing import Any
 import numpy as np
 
 from bench.isolation.measure import is_usable, measure, stage_clock, synchronize
-from bench.isolation.protocol import Answer, GaussiansRequest, MethodSetup, PairReply, RegisterRequest, Reply
+from bench.isolation.protocol import (
+    GaussiansRequest,
+    MethodSetup,
+    PairReply,
+    RegisterRequest,
+    Reply,
+    pack_reply,
+    unpack_request,
+)
 from bench.storage.outcome import Status
 from bench.storage.pose import pose_fault
 from common.errors import InputError
@@ -48,7 +55,7 @@ def serve(handlers: Mapping[type, Handler], requests: Connection, replies: Conne
     device = "cpu"
     while True:
         try:
-            number, request = requests.recv()
+            number, request = unpack_request(requests.recv_bytes())
         except EOFError:
             return
         if isinstance(request, MethodSetup):
@@ -60,7 +67,7 @@ def serve(handlers: Mapping[type, Handler], requests: Connection, replies: Conne
         reply.last = reply.status != Status.OK and not is_usable(device)
         if os.getpid() != process_id:  # two processes would answer from now on, each call after it with another's reply
             reply = Reply(Status.CRASH, message=FORKED)
-        replies.send_bytes(pickle.dumps(Answer(number, os.getpid(), reply), protocol=5))
+        replies.send_bytes(pack_reply(number, os.getpid(), reply))
         if os.getpid() != process_id:
             os._exit(1)
 

@@ -252,15 +252,17 @@ class ResultsDatabase:
     @staticmethod
     def problem_rows(problems: Iterable[Problem]) -> list[Row]:
         """Return the rows of problems, values of `PROBLEM`."""
+        problems = list(problems)
+        points = evaluation_points.encode_all([p.evaluation_points for p in problems])
         return [
             (
                 *(p.key.id, p.key.dataset, p.key.condition, p.key.points),
                 *(clean_json(p.tags[t]) for t in _TAGS),
                 *(p.T_target_source.tobytes(), p.source_pose.tobytes(), p.sha256()),
                 None if p.information is None else p.information.tobytes(),
-                *evaluation_points.encode(p.evaluation_points),
+                *encoded,
             )
-            for p in problems
+            for p, encoded in zip(problems, points, strict=True)
         ]
 
     def finished_keys(self, phase: str) -> set[tuple[str, str, int]]:

@@ -19,10 +19,21 @@ FIRST = 100
 
 def encode(points: NDArray[np.float32]) -> tuple[bytes, bytes]:
     """Encode points (n, 3) as the first of them, and as their number, mean and root in 13 numbers."""
-    mean, root = moments(points)
-    padded = np.zeros((3, 3))
-    padded[:, : root.shape[-1]] = root
-    return points[:FIRST].tobytes(), np.concatenate([[len(points)], mean, padded.ravel()]).tobytes()
+    return encode_all([points])[0]
+
+
+def encode_all(clouds: Sequence[NDArray[np.float32]]) -> list[tuple[bytes, bytes]]:
+    """Encode the points of many problems, see `encode`; those of equal numbers of points are computed together."""
+    numbers = np.zeros((len(clouds), 13))
+    numbers[:, 0] = sizes = [len(cloud) for cloud in clouds]
+    for size in set(sizes):
+        rows = [i for i, n in enumerate(sizes) if n == size]
+        mean, root = moments(np.stack([clouds[i] for i in rows]))
+        numbers[rows, 1:4] = mean
+        padded = np.zeros((len(rows), 3, 3))
+        padded[..., : root.shape[-1]] = root
+        numbers[rows, 4:] = padded.reshape(-1, 9)
+    return [(cloud[:FIRST].tobytes(), row.tobytes()) for cloud, row in zip(clouds, numbers, strict=True)]
 
 
 def decode(

@@ -118,8 +118,8 @@ NUMPY = set(
     "bincount broadcast_shapes broadcast_to ceil clip column_stack concatenate count_nonzero cross cumsum diff empty errstate "
     "eye inf insert meshgrid nan ones_like zeros_like "
     "flatnonzero floor frexp frombuffer full gradient isfinite isin isnan issubdtype ldexp linspace load loadtxt maximum minimum "
-    "nonzero ones pi prod ptp repeat rint roll round save searchsorted shape sign sort sqrt stack swapaxes tile unique "
-    "vstack where zeros "
+    "nonzero ones pi prod ptp repeat rint roll round save searchsorted shape sign sort sqrt square stack swapaxes tile "
+    "unique vstack where zeros "
     "bool_ dtype float32 float64 floating generic int64 int32 integer intp ndarray number str_ random uint8".split()
 )
 """NumPy's elementwise arithmetic, exact operations and types; its sums in a fixed order."""

@@ -100,15 +100,16 @@ def test_tasks_of_a_batch_share_the_flush_interval(clock):
     assert len(solved(*3 * [task(10)])) == pool_worker.FLUSH_INTERVAL_S + 1
 
 
+@pytest.mark.parametrize("solves", [3, pool_worker.ROWS_AT_ONCE + 1])
 @pytest.mark.parametrize("new", [False, True])
-def test_a_worker_returns_what_is_stored_of_the_problems_it_solved_if_that_is_missing(clock, monkeypatch, new):
-    rows = []
+def test_a_worker_returns_what_is_stored_of_the_problems_it_solved_if_that_is_missing(clock, monkeypatch, new, solves):
+    rows, clock.call = [], 0.5
     monkeypatch.setattr(ResultsDatabase, "problem_rows", lambda problems: [(p.key.id,) for p in problems])
-    monkeypatch.setattr(interrupt, "requested", lambda: clock.now >= 3)
+    monkeypatch.setattr(interrupt, "requested", lambda: clock.now >= solves * clock.call)
     for part in pool_worker.solve_batch([replace(task(), new=new)]):
         rows += part.problems
-        assert len(part.outcomes) == 3
-    assert rows == [(key.id,) for key in task().keys[:3]] * new
+        assert len(part.outcomes) == solves
+    assert rows == [(key.id,) for key in task().keys[:solves]] * new
 
 
 @pytest.mark.parametrize("call", [0.1, 1.0])

@@ -1,6 +1,5 @@
 """What counts as the time of a call: all of it, divided by the pairs of a batch, and no more than the limit."""
 
-import pickle
 import threading
 from types import SimpleNamespace
 
@@ -14,7 +13,7 @@ from bench.isolation import measure as measure_module
 from bench.isolation import process as process_module
 from bench.isolation import server
 from bench.isolation.process import MethodProcess
-from bench.isolation.protocol import Answer, Limits, MethodSetup, PairReply, RegisterRequest, Reply
+from bench.isolation.protocol import Limits, MethodSetup, PairReply, RegisterRequest, Reply, pack_reply
 from bench.planning.tasks import ProblemGroup
 from bench.storage.outcome import Outcome, Phase, Status
 from datasets.conditions import ConditionSpec
@@ -78,7 +77,7 @@ class Pipe:
         return self.clock.now >= self.after
 
     def recv_bytes(self, most):
-        return pickle.dumps(Answer(self.process._answered, PROCESS_ID, self.reply))
+        return pack_reply(self.process._answered, PROCESS_ID, self.reply)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Replies of a method's process: of known types, of that process, to that request; plain values in clean text."""
 
+import dataclasses
 import pickle
 
 import numpy as np
@@ -7,13 +8,22 @@ import pytest
 
 from bench.isolation import received
 from bench.isolation.process import MethodProcess
-from bench.isolation.protocol import Answer, Limits, MethodSetup, PairReply, RegisterRequest, Reply
+from bench.isolation.protocol import (
+    Limits,
+    MethodSetup,
+    PairReply,
+    RegisterRequest,
+    Reply,
+    pack_reply,
+    pack_request,
+    unpack_request,
+)
 from tests.bench.waiting import FAULT_S
 from tests.catalog import spec
 
 
 def sent(reply, number=3, process_id=7):
-    return pickle.dumps(Answer(number, process_id, reply))
+    return pack_reply(number, process_id, reply)
 
 
 class Elsewhere:
@@ -29,7 +39,22 @@ def test_a_reply_with_another_class_is_refused_and_runs_nothing(capsys):
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("data", [b"", b"garbage", pickle.dumps(Reply()), sent(None), sent(Reply(pairs=3))])
+FIELDS = {f.name for f in dataclasses.fields(Reply)}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"garbage",
+        pickle.dumps(Reply()),
+        pickle.dumps((3, 7, None)),
+        pickle.dumps((3, 7, dict.fromkeys(FIELDS, 0.0))),
+        pickle.dumps((3, 7, vars(Reply()) | {"status": "fine"})),
+        pickle.dumps((3, 7, vars(Reply()) | {"status": "ok", "unknown": 1.0})),
+        pickle.dumps((3, 7, vars(Reply()) | {"status": "ok", "pairs": [("ok", np.eye(4).astype(object) * 1j, "")]})),
+    ],
+)
 def test_what_is_no_reply_is_refused(data):
     with pytest.raises(received.BadReply):
         received.parse_reply(data, 3, 7)
@@ -59,6 +84,30 @@ def test_text_and_values_are_clean():
     assert (read.pairs[0].message, read.message, read.stages) == ("red ", "a\ufffd", {"a b": 2.0})
     assert read.notes == {"n": float("inf")} and not read.killed
     np.testing.assert_array_equal(read.pairs[0].pose, np.eye(4))
+
+
+def test_a_reply_arrives_as_it_was_sent():
+    pose = np.random.default_rng(0).normal(size=(4, 4))
+    pairs = [PairReply(pose=pose), PairReply("no_solution", message="flat")]
+    reply = Reply("invalid", pairs, "m", 1.5, 2.5, 3.5, 4.5, {"a": 0.1}, {"n": [1, None]}, None, False, True)
+    read = received.parse_reply(sent(reply), 3, 7)
+    assert vars(read) | {"pairs": 0} == vars(reply) | {"pairs": 0}
+    np.testing.assert_array_equal(read.pairs[0].pose, pose)
+    assert vars(read.pairs[1]) == vars(pairs[1])
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_a_request_arrives_as_it_was_sent_and_can_be_written_to(kind):
+    """Clouds may be views in any order of memory, and empty."""
+    base = np.random.default_rng(0).normal(size=(3, 9)).astype(kind)
+    sources, targets = [base.T, base.T[::2], base.T[:0]], [base[:, :3], base[::-1, 2:5], np.zeros((1, 3), kind)]
+    number, request = unpack_request(pack_request(5, RegisterRequest(sources, targets, 2**62 + 1)))
+    assert (number, request.seed) == (5, 2**62 + 1)
+    for given, read in zip((*sources, *targets), (*request.sources, *request.targets), strict=True):
+        assert read.dtype == kind and read.flags.c_contiguous
+        np.testing.assert_array_equal(read, given)
+        read += 1
+    assert unpack_request(pack_request(0, "another"))[1] == "another"
 
 
 FORKER = '''

@@ -151,30 +151,34 @@ def test_a_fault_that_the_device_reports_late_fails_the_call(cuda):
 
 
 def test_memory_is_the_growth_of_the_peak_over_the_idle_process(monkeypatch):
-    kilobytes = {b"VmRSS:": 102_400, b"VmHWM:": 153_600}
+    files = {
+        "statm": b"30000 25600 900 1 0 9000 0",
+        "status": b"Name:\tpython\nVmHWM:\t  153600 kB\nVmRSS:\t  102400 kB\n",
+    }
     events = []
 
-    def read(field):
-        events.append(field)
-        return kilobytes[field] / 1024
+    def read(file, size, offset):
+        events.append(file)
+        return files[file][offset : offset + size]
 
-    monkeypatch.setattr(measure_module, "_status_mb", read)
-    monkeypatch.setattr(measure_module.os, "pwrite", lambda file, data, offset: events.append((data, offset)))
+    monkeypatch.setattr(measure_module, "_proc", lambda name, mode: name)
+    monkeypatch.setattr(measure_module, "_PAGE_MB", 4096 / 2**20)
+    monkeypatch.setattr(measure_module.os, "pread", read)
+    monkeypatch.setattr(measure_module.os, "pwrite", lambda file, data, offset: events.append((file, data, offset)))
     reply = server.register(build("identity"), "cpu", RegisterRequest([CLOUD], [CLOUD], 0))
     assert (reply.resident_mb, reply.peak_mb) == (150, 50) and np.isnan(reply.gpu_memory_mb)
-    assert events == [(b"5", 0), b"VmRSS:", b"VmHWM:"], "the peak is reset before, and read after the call"
+    assert events == [("clear_refs", b"5", 0), "statm", "status"], "the peak is reset before, and read after the call"
+    files["status"] = b"Name:\tpython\n"
+    assert np.isnan(server.register(build("identity"), "cpu", REQUEST).peak_mb)
 
 
-def test_memory_is_read_in_megabytes_from_the_status_of_the_process(monkeypatch):
-    text = b"Name:\tpython\nVmHWM:\t  204800 kB\nVmRSS:\t  102400 kB\nThreads:\t1\n"
-    monkeypatch.setattr(measure_module.os, "pread", lambda file, size, offset: text[offset : offset + size])
-    assert (measure_module._status_mb(b"VmHWM:"), measure_module._status_mb(b"VmRSS:")) == (200, 100)
-    assert np.isnan(measure_module._status_mb(b"VmNone:"))
-    monkeypatch.undo()
+def test_memory_of_this_process_is_in_megabytes():
     import resource
 
-    ours, peak = measure_module._status_mb(b"VmRSS:"), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    assert 0.2 * peak < ours < 1.05 * peak
+    idle = measure_module._reset_peak()
+    grown = bytearray(50 * 2**20)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    assert 0.1 * peak < idle and 45 < measure_module._peak_mb() - idle < 60 and len(grown) == 50 * 2**20
 
 
 def failing(error):

@@ -26,3 +26,10 @@ def test_points_of_this_and_of_earlier_versions_give_the_same_moments(sizes):
 def test_a_problem_takes_a_fifth_of_the_space_of_its_points():
     points = np.ones((500, 3), np.float32)
     assert sum(map(len, stored.encode(points))) < points.nbytes / 4
+
+
+def test_many_problems_have_the_bytes_of_each_alone():
+    draw = np.random.default_rng(1)
+    clouds = [draw.normal(size=(n, 3)).astype(np.float32) for n in (500, 2, 500, 1, 60, 500, 2)]
+    assert stored.encode_all(clouds) == [stored.encode(cloud) for cloud in clouds]
+    assert stored.encode_all([]) == []
