@@ -108,7 +108,7 @@ class Icp(Method):
         with self.stage("refine"):
             result = refine_partial(pair.source, pair.target, T, cell(pair.source, pair.target))
         self.note(
-            iterations=result.iterations, converged=bool(result.last <= self.tolerance), confidence=result.inliers
+            iterations=result.iterations, converged=bool(result.last <= self.tolerance), confidence=result.fit.inliers
         )
         return pair.to_original(result.pose)
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from methods.core.base import Pose
-from methods.geometry.features import Points, normals
-from methods.geometry.icp import directions, step, weighted
+from methods.geometry.features import Normals, Points, normals
+from methods.geometry.icp import KERNELS, directions, step, weighted
 
 if TYPE_CHECKING:
     from scipy.spatial import cKDTree
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NORMAL_CELLS = 2.0
 """Neighbourhood of the normals in cells."""
 INLIER_CELLS = 0.5
-"""Distance from the plane of its partner within which a point counts as an inlier, in cells."""
+"""Distance from the plane of its partner within which a point counts as an inlier, and has a weight, in cells."""
 LEAST_PAIRS = 20
 """Minimum number of pairs of a step; with fewer the pose is kept."""
 
@@ -38,19 +38,26 @@ LEVELS = (Level(4.0, 1000, 12, 1e-3), Level(2.0, 1000, 12, 3e-4), Level(1.0, 300
 """Passes from coarse to fine."""
 
 
+class Fit(NamedTuple):
+    """Mean weight of the source points by their distances from the other surface, and share of them that are inliers."""
+
+    weight: float
+    inliers: float
+
+
 class Refinement(NamedTuple):
-    """Refined pose (4, 4), number of iterations, last step's size, and share of source points that are inliers."""
+    """Refined pose (4, 4), number of iterations, last step's size, and how the source fits under the pose."""
 
     pose: Pose
     iterations: int
     last: float
-    inliers: float
+    fit: Fit
 
 
 def refine_partial(source: Points, target: Points, start: Pose, cell: float) -> Refinement:
     """Refine a pose (4, 4) of source (N, 3) to target (M, 3), both centred and at unit scale.
 
-    The start is returned if fewer points are inliers after the refinement than before it.
+    The start is returned if it fits better. Weights decide that, as the number of inliers hardly changes near the solution.
 
     Args:
         source: source points.
@@ -74,9 +81,9 @@ def refine_partial(source: Points, target: Points, start: Pose, cell: float) -> 
             if last < level.tolerance:
                 break
     points = source[evenly(len(source), LEVELS[-1].points)]
-    shares = [_inlier_share(points, pose, tree, n, cell) for pose in (start, T)]
+    before, after = (_fit(points, pose, tree, n, cell) for pose in (start, T))
     return (
-        Refinement(T, count, last, shares[1]) if shares[1] >= shares[0] else Refinement(start, count, last, shares[0])
+        Refinement(T, count, last, after) if after.weight >= before.weight else Refinement(start, count, last, before)
     )
 
 
@@ -95,8 +102,9 @@ def _partners(
     return moved, near, partner[near]
 
 
-def _inlier_share(points: Points, T: Pose, tree: cKDTree, n: Points, cell: float) -> float:
-    """Return the share of points (K, 3) within a cell of a target point and near its plane."""
+def _fit(points: Points, T: Pose, tree: cKDTree, n: Normals, cell: float) -> Fit:
+    """Return how points (K, 3) fit; those within a cell of a target point and `INLIER_CELLS` of its plane are inliers."""
     moved, near, partners = _partners(points, T, tree, cell)
     heights = np.einsum("ij,ij->i", n[partners], moved[near] - np.asarray(tree.data)[partners])
-    return float(np.count_nonzero(np.abs(heights) < INLIER_CELLS * cell) / len(points))
+    relative = np.abs(heights) / (INLIER_CELLS * cell)
+    return Fit(*(float(values.sum() / len(points)) for values in (KERNELS["tukey"](relative), relative < 1)))

@@ -117,7 +117,7 @@ def test_icp_says_how_much_of_the_source_is_met():
 @pytest.mark.parametrize("last", [1e-6, 1e-3])
 def test_icp_on_scans_notes_what_its_refinement_reports(monkeypatch: pytest.MonkeyPatch, last: float) -> None:
     source, target, truth = turned_pair(10)
-    result = SimpleNamespace(pose=np.eye(4), iterations=17, last=last, inliers=0.625)
+    result = SimpleNamespace(pose=np.eye(4), iterations=17, last=last, fit=SimpleNamespace(inliers=0.625))
     monkeypatch.setattr("methods.icp.refine_partial", lambda *_: result)
     icp = Icp()
     icp.adapt(DataKind.SCANS)
