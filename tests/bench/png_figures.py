@@ -1,6 +1,9 @@
 """Figures of tests that look at a report and not at the files of its figures."""
 
+import io
+
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from PIL import Image
 
 from bench.report import jobs
 
@@ -14,4 +17,18 @@ def save_png_only(patch):
         return jobs.SavedFigure(job.kind, job.title, job.caption, (path,))
 
     patch.setattr(jobs, "_save", save)
+    patch.setattr(jobs, "MAX_SERIAL_FIGURES", 10**6)
+
+
+def save_blank(patch):
+    """Let figures be saved as PNGs of one pixel that nobody draws, in this process."""
+    pixel = io.BytesIO()
+    Image.new("1", (1, 1)).save(pixel, "png")
+
+    def draw(job, settings=None):
+        path = job.stem.with_name(f"{job.stem.name}.png")
+        path.write_bytes(pixel.getvalue())
+        return jobs.SavedFigure(job.kind, job.title, job.caption, (path,))
+
+    patch.setattr(jobs.FigureJob, "draw", draw)
     patch.setattr(jobs, "MAX_SERIAL_FIGURES", 10**6)
