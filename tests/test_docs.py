@@ -28,6 +28,7 @@ from bench.pair.files import write_ply
 from common.keys import rng
 from docs.scripts import make_choosing, make_geometric, make_readme
 from tests.bench.command_line import PLUGINS, QUICK
+from tests.bench.png_figures import save_png_only
 from tests.bench.report.one_group import one_group
 from tests.own_cache import use_cache
 
@@ -186,11 +187,18 @@ def test_a_command_of_the_documentation_works(place, tmp_path, monkeypatch, page
 
 
 @pytest.mark.parametrize("name", TUTORIALS)
-def test_a_tutorial_works_exactly_as_written(tmp_path, name):
-    """In an empty folder: files are written as the page says, and commands given, in the page's order."""
+def test_a_tutorial_works_exactly_as_written(tmp_path, monkeypatch, name):
+    """In an empty folder: files are written as the page says, and commands given, in the page's order.
+
+    The first command is given in a shell. Those of `bench.py` after it are called with the same words in this process, which has
+    imported what they need; their figures are PNGs.
+    """
     page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    save_png_only(monkeypatch)
+    monkeypatch.chdir(tmp_path)
     for part in ("bench.py", "bench", "common", "datasets", "methods"):
         (tmp_path / part).symlink_to(ROOT / part)
+    given = 0
     for file, content, script in re.findall(
         r"`(mine/\w+\.py)`:\n\n```python\n(.*?)^```$|^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL
     ):
@@ -198,7 +206,12 @@ def test_a_tutorial_works_exactly_as_written(tmp_path, name):
             (tmp_path / file).parent.mkdir(exist_ok=True)
             (tmp_path / file).write_text(content)
         for line in script.splitlines():
-            shell(line, tmp_path)
+            words = shlex.split(line)
+            if given and words[:2] == ["python", "bench.py"]:
+                assert main.main(words[2:]) == 0, line
+            else:
+                shell(line, tmp_path)
+            given += 1
 
 
 def test_the_readmes_method_conforms(tmp_path, capsys):

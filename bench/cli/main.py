@@ -182,8 +182,9 @@ def _command_text(arguments: list[str]) -> str:
     return " ".join(w if w.endswith("$BENCH_DATA") else shlex.quote(w) for w in ["bench.py", *words])
 
 
+@cache
 def _parser(train: bool) -> tuple[Parser, Mapping[str, Parser]]:
-    """Return the parser, and the parser of each command by name.
+    """Return the parser, and the parser of each command by name; the same ones each time.
 
     Args:
         train: whether to add the flags of `train`, whose import takes a while.

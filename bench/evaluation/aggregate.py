@@ -422,7 +422,9 @@ def _by_group(columns: Mapping[str, pd.Series[Any]], groups: pd.Index[Any]) -> p
     """Return a table of the keys of groups and of columns with one row per group, all in the same order."""
     import pandas as pd
 
-    return pd.DataFrame({name: column.set_axis(groups) for name, column in columns.items()}).reset_index()
+    rows = pd.RangeIndex(len(groups))
+    keys = {name: groups.get_level_values(name) for name in map(str, groups.names)}
+    return pd.DataFrame(keys | {name: column.set_axis(rows) for name, column in columns.items()})
 
 
 def _timed_in_one_place(trials: pd.DataFrame) -> NDArray[np.bool_]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,8 +20,9 @@ def plotly_script() -> Markup:
     return Markup(get_plotlyjs())
 
 
+@cache
 def plotly_compressed() -> str:
-    """Return plotly.js as gzip in base 64: 1.9 MB instead of 4.8 MB; the page decompresses it."""
+    """Return plotly.js as gzip in base 64: 1.9 MB instead of 4.8 MB; the page decompresses it. A page is written twice."""
     from plotly.offline import get_plotlyjs
 
     return base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode()

@@ -162,6 +162,8 @@ def read_csv(file: Path) -> pd.DataFrame:
     import pandas as pd
 
     table = pd.read_csv(file)
+    if b"'" not in file.read_bytes():  # no text was guarded
+        return table
     for name in (name for name in table.columns if not pd.api.types.is_numeric_dtype(table[name])):
         table[name] = [unguarded(text) if isinstance(text, str) else text for text in table[name]]
     return table.rename(columns=unguarded)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cache
 from modulefinder import Module, ModuleFinder
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 
@@ -69,9 +72,27 @@ class _PackageFinder(ModuleFinder):
 
     def load_module(self, fqname: str, fp: Any, pathname: str, file_info: Any) -> Any:
         """See `ModuleFinder.load_module`."""
-        try:
+        if not pathname.endswith(".py"):
             return super().load_module(fqname, fp, pathname, file_info)
-        except (SyntaxError, ValueError, RecursionError):
-            module = self.add_module(fqname)
-            module.__file__ = pathname  # type: ignore[attr-defined]
-            return module
+        module = self.add_module(fqname)
+        module.__file__ = pathname  # type: ignore[attr-defined]
+        with contextlib.suppress(SyntaxError, ValueError, RecursionError):
+            module.__code__ = _compiled(fp.read(), pathname)  # type: ignore[attr-defined]
+            self.scan_code(module.__code__, module)  # type: ignore[attr-defined]
+        return module
+
+    def scan_opcodes(self, co: CodeType) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """See `ModuleFinder.scan_opcodes`."""
+        return iter(_opcodes(co))
+
+
+@cache
+def _compiled(source: bytes, file: str) -> CodeType:
+    """Compile a file; once for all methods that depend on it."""
+    return compile(source, file, "exec")
+
+
+@cache
+def _opcodes(code: CodeType) -> list[tuple[str, tuple[Any, ...]]]:
+    """Return what `ModuleFinder` looks at in a code object."""
+    return list(ModuleFinder().scan_opcodes(code))

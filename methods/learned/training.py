@@ -6,6 +6,7 @@ A class takes part by `Trained.network`, which builds its `Network`.
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
 import sys
 import time
@@ -31,6 +32,7 @@ from methods.learned.weights import MALLOC, Card, read_tensors, save
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.optim import Optimizer
 
 RISING_SHARE = 0.2
 """Share of the steps in which the learning rate of "onecycle" rises; at least one step."""
@@ -56,6 +58,16 @@ def build_network(method: str) -> Any:
     return classes[method].network()
 
 
+def uncompiled(optimiser: type[Optimizer]) -> Any:
+    """Return a class of optimisers without what `torch.compile` needs: importing that takes seconds, and nothing is compiled."""
+    import torch
+
+    names = ("add_param_group", "zero_grad", "state_dict", "load_state_dict", "step")
+    plain = {name: inspect.unwrap(getattr(optimiser, name)) for name in names}
+    plain["step"] = torch.no_grad()(plain["step"])
+    return type(optimiser.__name__, (optimiser,), plain)
+
+
 class Trainer:
     """State of a training run: network, optimiser, schedule and curve.
 
@@ -78,7 +90,7 @@ class Trainer:
             self.network.load_state_dict({**fresh, **read_tensors(Path(settings.start), fresh, whole=False)})
         self.network.to(settings.device)
         plateau = settings.schedule == "plateau"
-        optimiser = torch.optim.Adam if plateau else torch.optim.AdamW
+        optimiser = uncompiled(torch.optim.Adam if plateau else torch.optim.AdamW)
         self.optimiser = optimiser(self.network.parameters(), lr=settings.lr)
         total = max(settings.steps + 1, MIN_SCHEDULE)
         self.schedule: Any = (

@@ -24,7 +24,8 @@ def start(folder, *more, run=(str(ROOT / "bench.py"),), plugins=PLUGINS):
     command = [sys.executable, *run, *ARGUMENTS, *more, "--plugins", str(plugins)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     (folder / "gate").mkdir(exist_ok=True)
-    env = os.environ | {"PYTHONPATH": str(ROOT), GATE: str(folder / "gate")}
+    env = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}  # as a user has it
+    env |= {"PYTHONPATH": str(ROOT), GATE: str(folder / "gate")}
     # A shell's background jobs ignore SIGINT, those of nohup SIGHUP, and so do all their descendants, such as these tests.
     default = {"preexec_fn": lambda: [signal.signal(n, signal.SIG_DFL) for n in (signal.SIGINT, signal.SIGHUP)]}
     return subprocess.Popen(command, cwd=folder, env=env, start_new_session=True, **default, **pipes)

@@ -15,7 +15,7 @@ from bench.planning.catalog import Catalog
 from bench.report import Options, ProblemReplay, begin_report
 from bench.report.embed import script_json
 from datasets.problems import ProblemKey, make_problem
-from tests.bench.png_figures import save_png_only
+from tests.bench.png_figures import save_blank
 from tests.bench.synthetic_run import HOSTILE, as_loaded, synthetic_run
 from tests.catalog import open_data
 
@@ -66,7 +66,7 @@ def opened(tmp_path_factory):
     frames = aggregate.tables(loaded, CRITERION, only_noisy)
     options = Options(CRITERION, True, folder / "run", folder / "report", run="mine")
     with pytest.MonkeyPatch.context() as patch:
-        save_png_only(patch)
+        save_blank(patch)
         begin_report(loaded, frames, ProblemReplay(loaded, Catalog.of(folder)), options)()
     driver = browser()
     driver.get((folder / "report" / "report.html").as_uri())

@@ -19,10 +19,12 @@ from bench.isolation.guard import ROOT
 from tests.bench.background_run import count_outcomes, is_method_process
 from tests.bench.command_line import PLUGINS, QUICK, SHORT, TIME_COLUMNS, read_csv, refused, tree
 from tests.bench.plugins.held import GATE
+from tests.bench.png_figures import save_blank
 from tests.bench.waiting import wait_until
 
 
-def test_a_run_writes_csvs_and_a_report(bench, tmp_path, capsys):
+def test_a_run_writes_csvs_and_a_report(bench, tmp_path, monkeypatch, capsys):
+    save_blank(monkeypatch)
     methods = "good,lottery,good+icp,oracle,identity"
     folder = bench("--methods", methods, "--problems", 8, "--timing-rounds", 2, report=True)
     names = "poses trials summary per_category by_angle cdf stages timing"

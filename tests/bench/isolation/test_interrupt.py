@@ -8,7 +8,6 @@ import time
 import pytest
 
 from bench.isolation import interrupt
-from performance.kills import WITHOUT_REPORT
 from tests.bench.background_run import count_outcomes, have_ended, method_processes, start, wait_for
 from tests.bench.waiting import FAULT_S, wait_until
 
@@ -20,6 +19,8 @@ interrupt.GRACE_S = 60
 sys.exit(main())
 """
 """The command line, with time for workers to return their outcomes on a busy machine."""
+WITHOUT_REPORT = "import sys; from bench.cli import main; main.write_report = lambda *_: None; sys.exit(main.main())"
+"""The command line, with neither tables nor report after the run."""
 
 
 @pytest.mark.parametrize("to", ["driver", "group"])

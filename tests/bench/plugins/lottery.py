@@ -1,7 +1,5 @@
 """A random method, for tests."""
 
-from scipy.spatial.transform import Rotation
-
 from methods.base import Method, rigid
 
 
@@ -11,5 +9,7 @@ class Lottery(Method):
     random = True
 
     def register(self, source, target):
+        from scipy.spatial.transform import Rotation  # here, since every inspection of the folder imports this file
+
         R = Rotation.random(rng=self.rng).as_matrix()
         return rigid(R, target.mean(0) - R @ source.mean(0))

@@ -1,4 +1,6 @@
-"""Files of a report."""
+"""Files of a report, and its page as text."""
+
+import re
 
 import pytest
 
@@ -6,7 +8,7 @@ from bench.evaluation import aggregate
 from bench.planning.catalog import Catalog
 from bench.report import Options, ProblemReplay, build, jobs
 from tests.bench.report.conftest import CRITERION, FEW, report
-from tests.bench.synthetic_run import as_loaded
+from tests.bench.synthetic_run import HOSTILE, as_loaded
 
 
 def test_all_files_are_written(written):
@@ -27,6 +29,33 @@ def test_all_files_are_written(written):
     assert {f"{stem}.{end}" for stem in stems for end in ("csv", "md", "tex")} | {"summary.md"} <= names
     assert all(file.stat().st_size > 20 for file in files)
     assert not list(folder.rglob("*.tmp"))
+
+
+def test_the_page_needs_no_other_host_and_escapes_names(written):
+    page = written[1][0].read_text()
+    assert HOSTILE not in page and "&lt;script&gt;alert(1)" in page
+    start = page.index('<script type="text/plain"')
+    ours = page[:start] + page[page.index("</script>", start) :]  # all but plotly.js
+    assert not re.search(r'(?:src|href)="(?!#|data:|\.\./|figures/|tables/)', ours)
+    assert "url(http" not in ours and "@import" not in ours
+    assert "../../results/a/summary.csv" in page
+    assert str(written[0]) not in page.replace(str(written[0] / "nowhere"), "")
+    assert len(page) < 6e6
+
+
+def test_the_page_contains_headlines_weights_and_digests(written, synthetic):
+    page, run = written[1][0].read_text(), synthetic[2]
+    for text in (
+        "the best recall@0.2",
+        "shapes40.safetensors",
+        "has 512 fixed points",
+        "pip install absent",
+        "a synthetic one",
+        "No pictures of modelnet40",
+    ):
+        assert text in page
+    for name, digest in run["problem_sets"].items():
+        assert name in page and digest in page
 
 
 @pytest.mark.parametrize(("skipped", "evaluated"), [([], 1), (["identity"], 1), (FEW, 0)])

@@ -3,10 +3,12 @@
 import dataclasses
 
 from bench.cli import main
+from tests.bench.png_figures import save_blank
 from tests.bench.stored_runs import write_record
 
 
-def test_the_report_command(folders, capsys, png_only):
+def test_the_report_command(folders, capsys, monkeypatch):
+    save_blank(monkeypatch)
     assert main.main(["report", "a", "--convention", "kitti", "--threshold", "10", "0.5", "--against", "paper"]) == 0
     report = folders / "reports" / "a.kitti@10,0.5"
     assert (report / "report.html").is_file() and (report / "csv" / "summary.csv").is_file()

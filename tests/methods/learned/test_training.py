@@ -192,6 +192,18 @@ def test_the_command_ends_well_and_its_weights_are_read(tmp_path: Path) -> None:
     assert DeepGMR.load(tmp_path / "tiny.safetensors").config.components == 16
 
 
+def test_the_optimiser_does_without_the_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose import takes longer than that of the rest of torch."""
+    monkeypatch.setitem(sys.modules, "torch._dynamo", None)
+    trainer = Trainer(Settings("pointnetlk_small", precision="float32"))
+    (batch,) = batches_of(trainer, (2,))
+    before = trainer.step(batch)
+    trainer.restore(trainer.state(), tmp_path)
+    assert trainer.step(batch) != before and not any(p.grad is None for p in trainer.network.parameters())
+    trainer.optimiser.zero_grad()
+    assert all(p.grad is None for p in trainer.network.parameters())
+
+
 def test_the_nearest_truth_counts() -> None:
     T, other = torch.eye(4, dtype=torch.float64)[None], torch.from_numpy(posed(3))[None]
     x = torch.randn(1, 20, 3)
