@@ -146,6 +146,11 @@ def figure_width() -> float:
     return _DRAWING.get(_DEFAULT).width
 
 
+def sheet() -> Path | None:
+    """Return the matplotlib style file that overrides the own style, if any."""
+    return _DRAWING.get(_DEFAULT).sheet
+
+
 def look(method: str, kind: str) -> Look:
     """Return the look of a method: that of its family in `looks.toml`, or the next free one of the run.
 
