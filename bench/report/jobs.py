@@ -102,6 +102,8 @@ def _save(figure: Figure, job: FigureJob) -> SavedFigure:
     from matplotlib.backends.backend_pdf import FigureCanvasPdf
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) if not axis.get_label_text()):
+        axis.set_label_coords(0.5, 0.5)  # else the place of a label is computed, though it is empty
     engine = figure.get_layout_engine()
     if engine is not None:
         engine.execute(figure)
