@@ -29,6 +29,10 @@ CAPTION = (
 )
 
 
+_PARSED = 1_000
+"""Number of notes that are parsed at once."""
+
+
 class Risk(NamedTuple):
     """Coverage and risk (n,) of a method by descending confidence, and Somers' D (NaN if all or no poses are correct)."""
 
@@ -63,12 +67,13 @@ def confidences(loaded: RunData, trials: pd.DataFrame) -> NDArray[np.float64]:
     """Return the `confidence` in the notes of each trial (n,), NaN without one."""
     import orjson
 
-    accuracy = loaded.outcomes[loaded.outcomes["phase"] == "accuracy"]
-    notes = accuracy["notes"].to_numpy()[trials.index.to_numpy()]
+    accuracy = (loaded.outcomes["phase"] == "accuracy").to_numpy()
+    notes = loaded.outcomes["notes"].to_numpy()[accuracy][trials.index.to_numpy()]
     confidence = np.full(len(notes), np.nan)
-    for row, text in enumerate(notes):
-        if isinstance(text, str) and '"confidence"' in text:
-            confidence[row] = float(orjson.loads(text)["confidence"])
+    rows = [row for row, text in enumerate(notes) if isinstance(text, str) and '"confidence"' in text]
+    for some in (rows[start : start + _PARSED] for start in range(0, len(rows), _PARSED)):
+        parsed = orjson.loads("[" + ",".join(notes[some]) + "]")
+        confidence[some] = [float(note["confidence"]) for note in parsed]
     return confidence
 
 
