@@ -14,7 +14,7 @@ from bench.evaluation.loader import RunData
 from bench.report import style
 from bench.report.jobs import FigureJob
 from bench.report.panels import LineEnd, label_ends, lines_of_row, new_figure, put_title
-from bench.report.ranking import GroupKey, below_floor, group_title, named_rows, select_group
+from bench.report.ranking import GROUP_KEY_COLUMNS, GroupKey, below_floor, group_title, named_rows, select_group
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,7 +83,8 @@ def risks_of(
     """Yield the figure of each group in which a method with confidences had both correct and wrong poses."""
     if not criterion.limits:
         return
-    with_confidence = trials.assign(confidence=confidences(loaded, trials))
+    columns = [*GROUP_KEY_COLUMNS, "method", "kind", "problem", "status", *criterion.columns]
+    with_confidence = trials[columns].assign(confidence=confidences(loaded, trials))
     for group in groups:
         here = select_group(with_confidence, group)
         evaluated = here[here["status"] != "skipped"]
