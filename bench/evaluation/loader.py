@@ -176,7 +176,7 @@ _REPEATED = [
 _SEPARATOR = "\x1f"
 
 
-class _Rows(NamedTuple):
+class _OutcomeRows(NamedTuple):
     """Some outcomes: numbers (n,) of their texts among `keys` and `problems`, notes, measured values and poses (n, 16)."""
 
     key: NDArray[np.int32]
@@ -193,8 +193,8 @@ def _outcomes(record: Path, large: bool) -> pd.DataFrame:
     import pandas as pd
 
     halves = _halves(record) if large else [_ALL]
-    others = parallel_map(partial(_rows, record), halves[1:], large)
-    parts = [_rows(record, halves[0]), *others]
+    others = parallel_map(partial(_outcome_rows, record), halves[1:], large)
+    parts = [_outcome_rows(record, halves[0]), *others]
     key, keys = _joined((part.key, part.keys) for part in parts)
     ids = _joined((part.problem, part.problems) for part in parts)
     notes, measured, poses = (np.concatenate(column) for column in zip(*(part[4:] for part in parts), strict=True))
@@ -217,7 +217,7 @@ def _halves(record: Path) -> list[tuple[int, int]]:
     return [(0, last // 2), (last // 2 + 1, _ALL[1])]
 
 
-def _rows(record: Path, numbers: tuple[int, int]) -> _Rows:
+def _outcome_rows(record: Path, numbers: tuple[int, int]) -> _OutcomeRows:
     """Read the outcomes with row numbers from the first to the last.
 
     SQLite joins the repetitive columns to one text, so that a row costs one table lookup, not twelve.
@@ -234,7 +234,7 @@ def _rows(record: Path, numbers: tuple[int, int]) -> _Rows:
             values = np.array(measured, dtype=np.float64).T  # SQLite stores NaN as NULL
             parts.append((keys.encode(texts), problems.encode(ids), kept, values, _poses(poses)))
     key, problem, *rest = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return _Rows(key, keys.words, problem, problems.words, *rest)
+    return _OutcomeRows(key, keys.words, problem, problems.words, *rest)
 
 
 def _joined(parts: Iterable[tuple[NDArray[np.int32], list[str]]]) -> tuple[NDArray[np.int32], list[str]]:
