@@ -413,8 +413,11 @@ def _aggregate(trials: pd.DataFrame, by: list[str], criterion: Convention, times
         "recall": means["success"],
         **({"time_ms_median": medians["time_ms"]} if times else {}),
         f"{m}_median": medians[m],
-        **({"device": groups["device"].agg(_devices)} if times else {}),
     }
+    if times:
+        keys = [*GROUP_COLUMNS, *by]
+        devices = work[[*keys, "device"]].drop_duplicates().groupby(keys, sort=True, observed=True)["device"]
+        columns["device"] = devices.agg(_devices)
     return _by_group(columns, counts.index)
 
 
@@ -438,15 +441,18 @@ def cdf(trials: pd.DataFrame, criterion: Convention) -> pd.DataFrame:
     """Return per group the share of problems run with an error up to each value that occurs; it ends at the answer rate."""
     m = criterion.metric
     curves = trials.loc[trials["status"] != "skipped", [*GROUP_COLUMNS, m]]
-    order = np.lexsort(
-        [curves[m], curves["points"], *(curves[n].cat.codes for n in ("condition", "dataset", "method"))]
-    )
+    order = np.lexsort([curves[m], curves["points"], *(curves[n].cat.codes for n in _TEXT_KEYS)])
     curves = curves.take(order)
     groups = curves.groupby(GROUP_COLUMNS, sort=False, observed=True)[m]
     curves["fraction"] = (groups.cumcount() + 1) / groups.transform("size")
     steps = curves[np.isfinite(curves[m])]
-    same = np.all([steps[n].to_numpy()[:-1] == steps[n].to_numpy()[1:] for n in [*GROUP_COLUMNS, m]], axis=0)
+    columns = [steps[m], steps["points"], *(steps[n].cat.codes for n in _TEXT_KEYS)]
+    same = np.all([values.to_numpy()[:-1] == values.to_numpy()[1:] for values in columns], axis=0)
     return steps[np.append(~same, True)[: len(steps)]].reset_index(drop=True)
+
+
+_TEXT_KEYS = ("condition", "dataset", "method")
+"""Columns of `GROUP_COLUMNS` that are categories, the last first."""
 
 
 def timed(loaded: RunData) -> pd.DataFrame:

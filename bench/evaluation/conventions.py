@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -159,16 +159,20 @@ def by_convention(trials: pd.DataFrame, conventions: Sequence[Convention]) -> pd
     """
     import pandas as pd
 
-    evaluated = trials[trials["status"] != "skipped"]
     keys = [*GROUP_COLUMNS, "kind"]
+    needed = {name for criterion in conventions for name in criterion.columns} & set(trials.columns)
+    evaluated = trials.loc[(trials["status"] != "skipped").to_numpy(), [*keys, "status", *sorted(needed)]]
+    ok = evaluated["status"] == "ok"
+    values: dict[str, Any] = {}
+    for criterion in conventions:
+        available = set(criterion.columns) <= needed
+        values[f"error {criterion.name}"] = evaluated[criterion.metric].where(ok) if available else np.nan
+        values[f"recall {criterion.name}"] = criterion.success(evaluated) if available else np.nan
+    groups = evaluated[keys].assign(**values).groupby(keys, observed=True, sort=True)
+    counts, means = groups.size(), groups.mean()
     tables = []
     for criterion in conventions:
-        available = set(criterion.columns) <= set(trials.columns)
-        values = evaluated[keys].assign(
-            error=evaluated[criterion.metric].where(evaluated["status"] == "ok") if available else np.nan,
-            recall=criterion.success(evaluated) if available else np.nan,
-        )
-        groups = values.groupby(keys, observed=True, sort=True)
-        means = groups.agg(problems=("error", "size"), error=("error", "mean"), recall=("recall", "mean"))
-        tables.append(means.reset_index().assign(convention=criterion.name, metric=criterion.metric))
+        columns = {name: means[f"{name} {criterion.name}"] for name in ("error", "recall")}
+        table = pd.DataFrame({"problems": counts, **columns}).reset_index()
+        tables.append(table.assign(convention=criterion.name, metric=criterion.metric))
     return pd.concat(tables, ignore_index=True)[["convention", *keys, "metric", "problems", "error", "recall"]]

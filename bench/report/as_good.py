@@ -41,14 +41,13 @@ def add_fits(loaded: RunData, replay: ProblemReplay, trials: pd.DataFrame, crite
     unavailable, and all values of `as_good` after the first `fit.COMPARED` problems of a group. `rival_ratio` is computed for
     the default limit of success.
     """
-    trials = trials.copy()
     ids, code = trials["problem"].cat.categories, trials["problem"].cat.codes.to_numpy()
     far = dict(criterion.limits).get("rmse", fit.FAR)
     is_wrong = ((trials["success"] == 0) & (trials["status"] == "ok")).to_numpy()
     as_good = np.where(is_wrong, np.nan, trials["success"])
     ratios = np.full(len(trials), np.nan)
     digests = dict(zip(loaded.problems["problem"].astype(str), loaded.problems["digest"], strict=True))
-    evaluated = trials[trials["status"] != "skipped"]
+    evaluated = trials.loc[trials["status"] != "skipped", ["dataset", "condition", "points", "problem"]]
     for _, rows in evaluated.groupby(["dataset", "condition", "points"], observed=True, sort=True):
         own = np.unique(rows["problem"].cat.codes)
         as_good[np.isin(code, own[fit.COMPARED :])] = np.nan

@@ -120,7 +120,7 @@ class _Report:
         self.groups = tables.groups_of(frames["summary"])
         self.rows = {g: tables.group_records(frames["summary"], g) for g in self.groups}
         self.evaluated = [g for g in self.groups if any(r["problems"] for r in self.rows[g])]
-        self.errors = {g: ranking.errors_of(ranking.select_group(trials, g), self.criterion) for g in self.groups}
+        self.errors = ranking.errors_by_group(trials, self.groups, self.criterion)
         self.times = of_one_machine(frames["timing"])
         self.advice = {g: recommend(self.rows[g], self.errors[g], frames["timing"]) for g in self.groups}
         self.duels = {g: ranking.duels(e) for g, e in self.errors.items() if len(e.methods) > 1}

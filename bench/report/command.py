@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -168,22 +169,25 @@ def write(request: ReportRequest, console: Console) -> None:
     loaded = runs[0] if len(runs) == 1 else merge(runs, [f.name for f in request.folders])
     loaded = subset(loaded, request.methods, request.conditions)
     replay = ProblemReplay(loaded, request.catalog)
-    trials = _trials_for(loaded, criterion, replay)
-    if request.as_good:
-        trials = add_estimated_symmetry(loaded, replay, add_fits(loaded, replay, trials, criterion))
     protocol = None if request.against == PAPER else request.against
     reports = request.folder
     run_folder.check_report_folder(reports)
     csvs = request.folders[0] if request.plain else reports / "csv"
     sheet = _checked_sheet(request.sheet)
-    long = {"poses": loaded.outcomes[aggregate.POSES], "trials": trials}
-    written = aggregate.begin_csvs(long, csvs, rows=len(loaded.outcomes))
+    poses, rows = {"poses": loaded.outcomes[aggregate.POSES]}, len(loaded.outcomes)
+    # The CSVs of a large run are written meanwhile; a convention that is not the default may lack data.
+    written = [aggregate.begin_csvs(poses, csvs, rows)] if request.plain else []
+    trials = _trials_for(loaded, criterion, replay)
+    if request.as_good:
+        trials = add_estimated_symmetry(loaded, replay, add_fits(loaded, replay, trials, criterion))
+    long = {"trials": trials} if written else poses | {"trials": trials}
+    written.append(aggregate.begin_csvs(long, csvs, rows))
     frames = aggregate.tables(loaded, criterion, trials)
     name = request.folders[0].resolve().name if len(request.folders) == 1 else "RUN"
     look = WIDTHS[request.width], sheet, request.coloured, protocol, name
     finish = begin_report(loaded, frames, replay, Options(criterion, request.against == PAPER, csvs, reports, *look))
-    aggregate.write_csvs({name: frame for name, frame in frames.items() if name not in long}, csvs)
-    list(written)  # those of a large run are written meanwhile
+    aggregate.write_csvs({name: frame for name, frame in frames.items() if name not in ("poses", "trials")}, csvs)
+    list(chain(*written))
     if request.parquet:
         aggregate.write_parquet(frames, csvs)
     if request.plain:

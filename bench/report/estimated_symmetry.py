@@ -61,11 +61,14 @@ def _estimated_objects(
     """Yield for each object with an estimate its group, the group's frame (4, 4), and the positions (n,) of its trials."""
     real = trials["condition"].map(is_real).to_numpy(dtype=bool)
     unknown = ~real & (trials["status"] != "skipped").to_numpy() & trials["symmetry"].isna().to_numpy()
-    work = trials.loc[unknown, ["dataset", "object", "problem"]].astype(str).assign(row=np.flatnonzero(unknown))
-    for _, rows in work.groupby("dataset", sort=True):
-        objects = rows.groupby("object", sort=True)
-        first = objects["problem"].min().sort_values(kind="stable").iloc[:MOST_OBJECTS]
-        groups, frames = _estimates(loaded, replay, [*first])
+    work = trials.loc[unknown, ["dataset", "object"]].assign(
+        code=trials["problem"].cat.codes[unknown], row=np.flatnonzero(unknown)
+    )
+    ids = trials["problem"].cat.categories  # in alphabetical order
+    for _, rows in work.groupby("dataset", sort=True, observed=True):
+        objects = rows.groupby("object", sort=True, observed=True)
+        first = objects["code"].min().sort_values(kind="stable").iloc[:MOST_OBJECTS]
+        groups, frames = _estimates(loaded, replay, [str(ids[code]) for code in first])
         for name, group, frame in zip(first.index, groups, frames, strict=True):
             if group:
                 yield str(group), frame, objects.get_group(name)["row"].to_numpy(np.intp)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bench.evaluation.conventions import Convention
 from bench.report import style
+from bench.report.cells import Cell, add_cells
 from bench.report.jobs import FigureJob
 from bench.report.panels import (
     CONTROLS_LEFT_OUT,
@@ -267,11 +268,12 @@ def _categories(table: CategoryTable, criterion: Convention, where: str, note: s
     shades = matplotlib.colormaps["PuBu"].with_extremes(bad="#dddddd")
     image = axes.imshow(mean, cmap=shades, vmin=0, vmax=1, aspect="auto")
     size = min(6.0, 0.72 * 72 * style.figure_width() / max(columns, 1) / 3.0)
+    cells = []
     for i, j in np.ndindex(rows, columns):
         text = style.number(float(mean[i, j]), 2) + ("*" if table.partly.iat[i, j] else "")
-        look: dict[str, Any] = {"color": "#ffffff" if mean[i, j] > 0.6 else "#111111"}
-        look["fontweight"] = "bold" if table.best.iat[i, j] else "normal"
-        axes.text(j, i, text, ha="center", va="center", fontsize=size, in_layout=False, **look)
+        weight = "bold" if table.best.iat[i, j] else "normal"
+        cells.append(Cell(j, i, text, "#ffffff" if mean[i, j] > 0.6 else "#111111", weight))
+    add_cells(axes, cells, size)
     names = [style.label(str(m), 22) for m in table.mean.columns]
     axes.set_xticks(range(columns), names, rotation=40, ha="left", rotation_mode="anchor", fontsize=6.5)
     labels = [f"{style.label(str(c), 24)}  n {n}" for c, n in table.problems.items()]

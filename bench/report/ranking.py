@@ -104,6 +104,23 @@ class Errors(NamedTuple):
         return np.asarray((~np.isnan(self.error)).sum(axis=0) >= MIN_PROBLEMS)
 
 
+def errors_by_group(trials: pd.DataFrame, groups: Iterable[GroupKey], criterion: Convention) -> dict[GroupKey, Errors]:
+    """Compute the errors of each group from all trials."""
+    names = [
+        *GROUP_KEY_COLUMNS,
+        "method",
+        "kind",
+        "problem",
+        "object",
+        "category",
+        "status",
+        criterion.metric,
+        "success",
+    ]
+    needed = trials[names]  # copies of all columns would take longer than the rest
+    return {group: errors_of(select_group(needed, group), criterion) for group in groups}
+
+
 def errors_of(trials: pd.DataFrame, criterion: Convention) -> Errors:
     """Compute the errors from the trials of one group."""
     evaluated = trials[(trials["status"] != "skipped") & (trials["kind"] != "control")]

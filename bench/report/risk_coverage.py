@@ -14,7 +14,7 @@ from bench.evaluation.loader import RunData
 from bench.report import style
 from bench.report.jobs import FigureJob
 from bench.report.panels import LineEnd, label_ends, lines_of_row, new_figure, put_title
-from bench.report.ranking import GroupKey, below_floor, group_title, named_rows, select_group
+from bench.report.ranking import GROUP_KEY_COLUMNS, GroupKey, below_floor, group_title, named_rows, select_group
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,6 +27,10 @@ CAPTION = (
     "answer has a higher confidence than every wrong one, 0 for a random order. Confidence is never used as a score. Methods "
     "that report no confidence are not drawn."
 )
+
+
+_PARSED = 1_000
+"""Number of notes that are parsed at once."""
 
 
 class Risk(NamedTuple):
@@ -63,12 +67,13 @@ def confidences(loaded: RunData, trials: pd.DataFrame) -> NDArray[np.float64]:
     """Return the `confidence` in the notes of each trial (n,), NaN without one."""
     import orjson
 
-    accuracy = loaded.outcomes[loaded.outcomes["phase"] == "accuracy"]
-    notes = accuracy["notes"].to_numpy()[trials.index.to_numpy()]
+    accuracy = (loaded.outcomes["phase"] == "accuracy").to_numpy()
+    notes = loaded.outcomes["notes"].to_numpy()[accuracy][trials.index.to_numpy()]
     confidence = np.full(len(notes), np.nan)
-    for row, text in enumerate(notes):
-        if isinstance(text, str) and '"confidence"' in text:
-            confidence[row] = float(orjson.loads(text)["confidence"])
+    rows = [row for row, text in enumerate(notes) if isinstance(text, str) and '"confidence"' in text]
+    for some in (rows[start : start + _PARSED] for start in range(0, len(rows), _PARSED)):
+        parsed = orjson.loads("[" + ",".join(notes[some]) + "]")
+        confidence[some] = [float(note["confidence"]) for note in parsed]
     return confidence
 
 
@@ -78,7 +83,8 @@ def risks_of(
     """Yield the figure of each group in which a method with confidences had both correct and wrong poses."""
     if not criterion.limits:
         return
-    with_confidence = trials.assign(confidence=confidences(loaded, trials))
+    columns = [*GROUP_KEY_COLUMNS, "method", "kind", "problem", "status", *criterion.columns]
+    with_confidence = trials[columns].assign(confidence=confidences(loaded, trials))
     for group in groups:
         here = select_group(with_confidence, group)
         evaluated = here[here["status"] != "skipped"]

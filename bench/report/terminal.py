@@ -45,11 +45,11 @@ def terminal_summary(frames: Mapping[str, pd.DataFrame], criterion: Convention, 
     from rich.text import Text
 
     parts: list[Table | Text] = []
-    for group in groups_of(frames["summary"]):
+    errors = ranking.errors_by_group(frames["trials"], groups_of(frames["summary"]), criterion)
+    for group, own in errors.items():
         rows = ranking.select_group(frames["summary"], group).to_dict("records")
         evaluated: list[Mapping[Any, Any]] = [row for row in rows if row["problems"]]
-        errors = ranking.errors_of(ranking.select_group(frames["trials"], group), criterion)
-        recommendation = recommend(evaluated, errors, frames["timing"])
+        recommendation = recommend(evaluated, own, frames["timing"])
         order = by_rank(evaluated, recommendation.ranking)
         parts.append(_summary_table(ranking.group_title(group), order, criterion, width, recommendation.devices))
         parts.append(Text(recommendation.sentence(criterion.recall_label) + "\n"))
@@ -82,10 +82,10 @@ def table_for_terminal(table: report_table.Table, width: int = 80) -> Group:
 def json_summary(frames: Mapping[str, pd.DataFrame], criterion: Convention, places: Mapping[str, Path]) -> str:
     """Format the summary as one JSON object: convention, a list of groups with their rows and verdicts, and the files."""
     groups = []
-    for group in groups_of(frames["summary"]):
+    errors = ranking.errors_by_group(frames["trials"], groups_of(frames["summary"]), criterion)
+    for group in errors:
         rows = ranking.select_group(frames["summary"], group)
-        errors = ranking.errors_of(ranking.select_group(frames["trials"], group), criterion)
-        advice = recommend(rows.to_dict("records"), errors, frames["timing"])
+        advice = recommend(rows.to_dict("records"), errors[group], frames["timing"])
         names = dict(zip(ranking.GROUP_KEY_COLUMNS, group, strict=True))
         tied = list(advice.ranking.tied) if advice.ranking else []
         verdict = {"tied": tied, "recommended": advice.method, "sentence": advice.sentence(criterion.recall_label)}

@@ -135,7 +135,7 @@ def test_the_heat_map_prints_each_mean_with_its_star_and_the_best_bold():
     table = ranking.CategoryTable(mean, partly, best, pd.Series(7, index=mean.index))
     with matplotlib.rc_context(style.RC):
         axes = figures._categories(table, CRITERION, "where", "").axes[0]
-    cells = {text.get_position(): (text.get_text(), text.get_fontweight()) for text in axes.texts}
+    cells = {(cell.x, cell.y): (cell.text, cell.weight) for artist in axes.artists for cell in artist.cells}
     for i, j in np.ndindex(4, 3):
         star, weight = "*" * int(partly.iat[i, j]), "bold" if best.iat[i, j] else "normal"
         assert cells[j, i] == (style.number(mean.iat[i, j], 2) + star, weight)
