@@ -271,6 +271,7 @@ TESTS = {
     ],
     "bench/cli/scaffold.py": [f"{CLI}/test_scaffold.py"],
     "bench/conformance/checks.py": ["tests/bench/conformance/test_checks.py"],
+    "bench/conformance/server.py": ["tests/bench/conformance/test_checks.py"],
     "bench/conformance/command.py": ["tests/bench/conformance/test_command.py"],
     "common/devices.py": ["tests/common/test_devices.py", f"{DOCTESTS}[common.devices]"],
     "common/errors.py": ["tests/common/test_errors.py"],

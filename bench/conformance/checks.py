@@ -270,10 +270,10 @@ def _equal(first: Array | None, second: Array | None) -> bool:
 
 
 def _agree(first: Array | None, second: Array | None, source: Array) -> bool:
-    """Return whether two poses differ by rounding at most, or are both missing."""
+    """Return whether two poses differ by rounding at most on the finite points of a cloud, or are both missing."""
     if first is None or second is None:
         return first is second
-    return error(first, second, source) <= 1e-3
+    return error(first, second, source[np.isfinite(source).all(axis=1)]) <= 1e-3
 
 
 def stages_add_up(method: Method) -> str:
