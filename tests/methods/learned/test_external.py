@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import sys
 from importlib import import_module
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +16,9 @@ import torch
 
 import common
 from methods.base import NoSolution, Unavailable
-from methods.learned.external import ExternalMethod, importing_from, moved, rigid_from
+from methods.learned import external
+from methods.learned.external import ROOT, ExternalMethod, importing_from, moved, rigid_from
+from methods.sc2_pcr import Sc2Pcr
 from tests.catalog import build, spec
 from tests.methods.clouds import pose, solve, turned_pair
 
@@ -211,3 +216,129 @@ def test_the_distance_of_a_correct_match_is_in_the_unit_of_the_clouds(scale):
     assert np.abs(found[:3, :3] - T[:3, :3]).max() < 0.01
     with pytest.raises(NoSolution, match="2 mutual matches; a pose needs 3"):
         method.fitted((points[:2], descriptors[:2]), (others[:2], descriptors[:2]), 0.05)
+
+
+class Adapter(ExternalMethod):
+    """An adapter of a clone with one file, whose model is what it was loaded with."""
+
+    variable = "ADAPTER"
+    repository = "https://host/clone"
+    files = ("model.py", "part/more.py")
+    packages = ("package_a", "package_b")
+
+    def load(self, folder, weights, device):
+        self.state["loaded"] = (folder, weights, device, Path.cwd())
+
+
+@pytest.fixture
+def adapter(tmp_path, monkeypatch):
+    for name in ("clone/model.py", "clone/part/more.py", "weights.pth"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(name.encode())
+    for name in Adapter.packages:
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+        sys.modules[name].__spec__ = ModuleSpec(name, None)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("ADAPTER_FOLDER", "~/clone/part/..")
+    monkeypatch.setenv("ADAPTER_WEIGHTS", str(tmp_path / "weights.pth"))
+    return tmp_path
+
+
+REMEDY = "git clone https://host/clone, get its weights, and set ADAPTER_FOLDER and ADAPTER_WEIGHTS"
+
+
+@pytest.mark.parametrize("missing", [None, "folder", "weights", "model.py", "part/more.py", "file", "package_b"])
+def test_what_is_missing_of_a_clone_is_named(adapter, monkeypatch, missing):
+    expected = None
+    if missing in ("folder", "weights"):
+        monkeypatch.setenv(f"ADAPTER_{missing.upper()}", "")
+        expected = f"needs the authors' code and weights: {REMEDY}"
+    elif missing == "package_b":
+        monkeypatch.delitem(sys.modules, "package_b")
+        expected = "package package_b is missing: install it as https://host/clone describes"
+    elif missing:
+        file = adapter / "weights.pth" if missing == "file" else adapter / "clone" / missing
+        file.unlink()
+        expected = f"{file} does not exist; {REMEDY}"
+    if expected is None:
+        Adapter.check_available()
+    else:
+        with pytest.raises(Unavailable, match=f"^{re.escape(expected)}$"):
+            Adapter.check_available()
+    paths = [adapter / "clone", adapter / "weights.pth"]
+    assert Adapter.paths() == tuple(
+        None if missing == name else path for name, path in zip(("folder", "weights"), paths, strict=True)
+    )
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_every_weight_file_is_noted_with_its_digest(adapter, monkeypatch, folder):
+    files = [adapter / "weights.pth"]
+    if folder:
+        files = [adapter / "all" / name for name in ("a/x.pth", "b.pth")]
+        for file in (*files, adapter / "all" / "a" / "notes.txt"):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(file.name)
+        monkeypatch.setenv("ADAPTER_WEIGHTS", str(adapter / "all"))
+    method = Adapter()
+    method.begin(0)
+    method.setup("cuda:1", 0, "rooms")
+    digests = " ".join(hashlib.sha256(file.read_bytes()).hexdigest() for file in files)
+    assert method.scratch.notes == {"sha256": digests} and method.state["device"] == "cuda:1"
+    weights = adapter / "all" if folder else files[0]
+    assert method.state["loaded"] == (adapter / "clone", weights, "cuda:1", adapter / "clone")
+
+
+def test_modules_and_paths_are_restored_even_if_a_clone_cannot_be_imported(tmp_path):
+    for name in ("pathlib.py", "clone_only.py", "json"):
+        (tmp_path / name).mkdir() if "." not in name else (tmp_path / name).write_text("mine = 2")
+    (tmp_path / "random.txt").touch()
+    import json
+    import random
+
+    ours, before, here = json.decoder, list(sys.path), Path.cwd()
+    with pytest.raises(ZeroDivisionError), importing_from(tmp_path):
+        assert Path.cwd() == tmp_path and sys.path[0] == str(tmp_path) and str(ROOT) not in sys.path
+        assert "" not in sys.path and set(sys.path[1:]) <= set(before)
+        assert "json" not in sys.modules and "json.decoder" not in sys.modules
+        assert sys.modules["random"] is random, "a file of another kind hides nothing"
+        assert import_module("clone_only").mine == import_module("pathlib").mine == 2
+        raise ZeroDivisionError
+    assert sys.modules["json"] is json and sys.modules["json.decoder"] is ours and "clone_only" not in sys.modules
+    assert import_module("pathlib").Path is Path and sys.path == before and Path.cwd() == here
+
+
+@pytest.mark.parametrize("limit", [40, 300])
+def test_matches_beyond_the_limit_of_the_solver_are_left_out_evenly(monkeypatch, limit):
+    draw, T, seen = np.random.default_rng(0), pose(10), []
+    points = draw.normal(size=(100, 3))
+    others = points @ T[:3, :3].T + T[:3, 3]
+    monkeypatch.setattr(external, "Sc2Pcr", lambda: Sc2Pcr(limit=limit))
+    usual = Sc2Pcr.hypotheses
+    monkeypatch.setattr(Sc2Pcr, "hypotheses", lambda self, *a: seen.append(a) or usual(self, *a))
+    method, order = Adapter(), draw.permutation(100)
+    method.begin(0)
+    eye = np.eye(100, dtype=np.float32)
+    found = method.fitted((points, eye), (others[order], eye[order]), 0.2)
+    np.testing.assert_allclose(found, T, atol=1e-6)
+    ((p, q, tolerance),) = seen
+    rows = np.linspace(0, 99, min(limit, 100)).astype(int)
+    scale = np.linalg.norm(points[rows][1] - points[rows][0]) / np.linalg.norm(p[1] - p[0])
+    assert len(p) == len(q) == len(rows) and tolerance == pytest.approx(0.2 / scale)
+    np.testing.assert_allclose(p * scale, points[rows] - points[rows].mean(axis=0), atol=1e-9)
+    assert method.scratch.notes == {"matches": 100, "inliers": len(rows), "confidence": 1.0}
+    assert list(method.scratch.stages) == ["matching", "solve"]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_transformation_that_is_not_finite_is_no_solution(value):
+    T = np.eye(4).ravel()
+    assert np.array_equal(rigid_from(T), np.eye(4))
+    T[7] = value
+    with pytest.raises(NoSolution, match="not finite"):
+        rigid_from(T)
+    kept = torch.eye(4, dtype=torch.float64)
+    rigid_from(kept * 1.001)[0, 3] = 5
+    assert torch.equal(kept, torch.eye(4, dtype=torch.float64))
+    nested = {"a": [1, (2, {"b": SimpleNamespace(to=lambda device: device)})]}
+    assert moved(nested, "cuda:2") == {"a": [1, [2, {"b": "cuda:2"}]]}
