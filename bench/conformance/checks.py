@@ -79,7 +79,7 @@ def random_cloud(n: int = 200, key: int = 0) -> Array:
     return rng("blob", key).normal(size=(n, 3)) * (0.5, 0.3, 0.1)
 
 
-def asymmetric_cloud(n: int = 400, key: int = 0) -> Array:
+def asymmetric_cloud(n: int, key: int = 0) -> Array:
     """Return points (n, 3) float64 on a surface without symmetry, about 2 in diameter: an ellipsoid with two dents and a horn."""
     u = rng("thing", key).normal(size=(n, 3))
     u /= np.linalg.norm(u, axis=1, keepdims=True)

@@ -491,3 +491,60 @@ def test_the_server_runs_a_check_on_the_device_and_tells_how_it_ended(monkeypatc
     assert [reply.status for reply in replies] == ["ok", "error", "invalid"]
     assert [reply.message for reply in replies[:2]] == ["on cuda:3", "do this"]
     assert replies[2].message.startswith("two plain clouds: ") and checks._device.get() == "cpu"
+
+
+def test_degenerate_clouds_are_changes_of_one_cloud():
+    clouds, blob = checks.DEGENERATE_CLOUDS, checks.random_cloud()
+    for name, expected in {
+        "two points": checks.random_cloud(2),
+        "few points": checks.random_cloud(5),
+        "one point": [[1, 1, 1]],
+        "planar": np.column_stack([blob[:, :2], np.zeros(200)]),
+        "huge": 1e6 * blob,
+        "tiny": blob / 1e6,
+        "far away": blob + 1e6,
+        "all equal": np.full((100, 3), 0.7),
+        "collinear": np.column_stack([np.linspace(-k, k, 100) for k in (1, 2, 3)]),
+        "duplicates": checks.random_cloud(40)[np.arange(200) // 5],
+    }.items():
+        np.testing.assert_allclose(clouds[name], expected, rtol=1e-12, err_msg=name)
+    for name, value in (("one nan", np.nan), ("infinite", np.inf)):
+        assert np.array_equal(np.argwhere(clouds[name] != blob), [[2, 1]])
+        np.testing.assert_equal(clouds[name][2, 1], value)
+
+
+@pytest.mark.parametrize(
+    ("check", "key", "size"),
+    [
+        (checks.unequal_sizes, 3, 400),
+        (checks.dtype_and_layout, 4, 400),
+        (checks.input_unchanged, 5, 400),
+        (checks.deterministic, 6, 400),
+        (checks.point_order, 7, 400),
+        (checks.stages_add_up, 8, 400),
+        (checks.bounded, 10, 2000),
+        (checks.batches, 20, 400),
+    ],
+)
+def test_every_check_has_its_own_pair_of_clouds(check, key, size):
+    """Of the same points in every version, so that a method that passes a check does so again."""
+    seen = []
+    outcome_of(check, stub(lambda method, *clouds: seen.append(clouds) or np.eye(4)))
+    expected = checks.easy_pair(size, key)[0]
+    assert np.array_equal(expected[: len(seen[0][0])], seen[0][0]) and len(seen[0][0]) in (250, size)
+
+
+def test_clouds_of_the_checks_are_the_same_in_every_version():
+    """A method that passed a check passes it again. First points, from the generators of `common.keys`."""
+    source, target, T = checks.easy_pair(5, 1)
+    for cloud, expected in {
+        "blob": (checks.random_cloud(2, 1), (0.520177711, 0.325234927, -0.096424901)),
+        "thing": (checks.asymmetric_cloud(2, 1), (-0.954252519, -0.095267884, 0.131602845)),
+        "source": (source, (-0.036033604, -0.68425775, 0.081685476)),
+        "target": (target, (0.11470783, -0.8152577, -0.057479385)),
+        "pose": (T[:3], (0.985024279, -0.138181457, 0.103116702, 0.008732918)),
+    }.values():
+        np.testing.assert_allclose(cloud[0], expected, rtol=1e-6)
+    assert np.array_equal(checks.asymmetric_cloud(9), checks.asymmetric_cloud(9, 0))
+    assert np.array_equal(checks.random_cloud(9), checks.random_cloud(9, 0)) and len(checks.random_cloud()) == 200
+    assert np.array_equal(checks.easy_pair(400, 0)[0], checks.easy_pair()[0])
