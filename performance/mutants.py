@@ -95,7 +95,12 @@ TESTS = {
     "bench/storage/pose.py": [f"{STORAGE}/test_pose.py", f"{STORAGE}/test_outcome.py", f"{ISOLATION}/test_received.py"],
     "bench/storage/union.py": [f"{STORAGE}/test_union.py", f"{REPORT}/test_merge.py"],
     "bench/execution/timing.py": [CLOCK, f"{EXECUTION}/test_timing.py"],
-    "bench/execution/pool_worker.py": [CLOCK, f"{EXECUTION}/test_pool_worker.py", f"{EXECUTION}/test_batch.py"],
+    "bench/execution/pool_worker.py": [
+        CLOCK,
+        f"{EXECUTION}/test_pool_worker.py",
+        f"{EXECUTION}/test_pools.py",
+        f"{EXECUTION}/test_batch.py",
+    ],
     "bench/isolation/fork_server.py": [f"{ISOLATION}/test_fork_server.py", f"{ISOLATION}/test_process.py"],
     "bench/isolation/received.py": [f"{ISOLATION}/test_received.py", CLOCK],
     "bench/isolation/process.py": [CLOCK, f"{ISOLATION}/test_process.py"],
