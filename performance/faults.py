@@ -72,6 +72,7 @@ EXCLUDED_KEYWORDS = {
     "cancel_futures": "work that nobody waits for any more when a run is interrupted",
     "dtype": "a type, not a value",
     "order": "a layout in memory: it changes speed, not results",
+    "help": "a text for people",
     "writable": "guards the direction of a pipe",
     "readable": "guards the direction of a pipe",
     "duplex": "guards the direction of a pipe",

@@ -234,3 +234,50 @@ def test_a_training_pose_maps_nominal_metres() -> None:
     np.testing.assert_allclose(moved(arrays["pose"], x), y, atol=1e-4)
     assert arrays["source_descriptors"].dtype == arrays["target_descriptors"].dtype == np.float16
     assert computed[0].startswith("described scans 0102 ") and len(computed[0]) > 70
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 30])
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_pose_in_nominal_metres_is_that_of_the_clouds(monkeypatch: pytest.MonkeyPatch, count: int, side: int) -> None:
+    """Three thinned points are enough; components are as many as points, or as asked."""
+    source, target, T, seen = 9 * surface(0), 9 * surface(1), pose(4), []
+    draw = np.random.default_rng(0)
+    clouds = [
+        described_scans.DescribedCloud(draw.normal(size=(n, 3)).astype(np.float32), np.ones((n, 2), np.float32))
+        for n in ((count, 9) if side == 0 else (9, count))
+    ]
+    pair = unit_pair(source, target)
+    monkeypatch.setattr(described_scans, "described_pair", lambda net, *given: seen.append(net) or (*clouds, pair))
+    monkeypatch.setattr(
+        "methods.nn.scan_gmr.best_of_sets", lambda found, tolerance: torch.from_numpy(T) * (found == tolerance)
+    )
+
+    class Net:
+        config = SimpleNamespace(tolerance="tolerance")
+
+        def __call__(self, descriptors: tuple, points: tuple) -> tuple:
+            for given, name in ((descriptors, "descriptors"), (points, "points")):
+                for tensor, cloud in zip(given, clouds, strict=True):
+                    assert np.array_equal(tensor[0].numpy(), getattr(cloud, name))
+            overlaps = [torch.arange(float(p.shape[1]))[None] for p in points]
+            return tuple(SimpleNamespace(overlap=overlap) for overlap in overlaps)
+
+        def components(self, features: tuple, points: tuple, seeds: tuple) -> str:
+            seen.append([s[0].tolist() for s in seeds])
+            return "tolerance"
+
+    method = DeepGMRScans(components=6)
+    method.begin(0)
+    method.state.update(net=Net(), descriptor="descriptor")
+    if count < 3:
+        with pytest.raises(NoSolution, match="a thinned cloud has 2 points; a pose needs 3"):
+            method.register(source, target)  # type: ignore[arg-type]
+        return
+    found = method.register(source, target)  # type: ignore[arg-type]
+    unit = T.copy()
+    unit[:3, 3] *= METRE
+    np.testing.assert_allclose(found, pair.to_original(unit))
+    sizes = [len(cloud.points) for cloud in clouds]
+    assert seen == ["descriptor", [list(range(n))[::-1][: min(n, 6)] for n in sizes]]
+    assert list(method.scratch.stages) == ["features", "network", "solve"]
+    assert DeepGMRScans().components == 384
