@@ -54,6 +54,7 @@ KERNELS = f"{METHODS}/native/test_build.py"
 PARAMETERS = f"{METHODS}/test_parameters.py"
 DEFAULTS = f"{METHODS}/test_reference_parameters.py"
 LAYOUT = f"{METHODS}/test_layout.py"
+CALLS = f"{METHODS}/test_calls_of_methods.py"
 TESTS = {
     "bench/evaluation/metrics.py": [
         f"{EVALUATION}/test_metrics.py",
@@ -124,14 +125,15 @@ TESTS = {
     "bench/report/site.py": [f"{REPORT}/test_site.py"],
     "bench/report/solve_again.py": [f"{REPORT}/test_verify.py", f"{REPORT}/test_merge.py"],
     "bench/report/verify.py": [f"{REPORT}/test_verify.py", f"{REPORT}/test_merge.py"],
-    "methods/icp.py": [DEFAULTS, PARAMETERS, LAYOUT, f"{METHODS}/test_icp.py"],
-    "methods/fgr.py": [DEFAULTS, PARAMETERS, LAYOUT, f"{METHODS}/test_geometric_methods.py"],
+    "methods/icp.py": [DEFAULTS, PARAMETERS, CALLS, LAYOUT, f"{METHODS}/test_icp.py"],
+    "methods/fgr.py": [DEFAULTS, PARAMETERS, CALLS, LAYOUT, f"{METHODS}/test_geometric_methods.py"],
     "methods/pca.py": [DEFAULTS, f"{METHODS}/test_pca.py", PARAMETERS],
     "methods/deepgmr_scans.py": [f"{METHODS}/test_deepgmr_scans.py", DEFAULTS, PARAMETERS],
-    "methods/sc2_pcr.py": [DEFAULTS, f"{METHODS}/test_match_methods.py", PARAMETERS],
+    "methods/sc2_pcr.py": [DEFAULTS, CALLS, f"{METHODS}/test_match_methods.py", PARAMETERS],
     "methods/so3_grid.py": [DEFAULTS, f"{METHODS}/test_so3_grid.py", PARAMETERS],
     "methods/teaser.py": [
         DEFAULTS,
+        CALLS,
         f"{METHODS}/test_teaser.py",
         f"{GEOMETRY}/test_features.py",
         f"{METHODS}/native/test_teaser.py",
@@ -344,22 +346,22 @@ TESTS = {
     "datasets/indoor/fragments.py": [f"{INDOOR}/test_fragments.py", PINNED],
     **{f"datasets/indoor/{name}.py": [f"{INDOOR}/test_layout.py", PINNED] for name in ("furniture", "layout", "walls")},
     **{f"datasets/shapes/{name}.py": ["tests/datasets/test_shapes40.py::test_shapes_are_pinned"] for name in SHAPES},
-    **{f"methods/{name}.py": [OPTIONAL] for name in ("cpd", "fricp", "kiss_matcher", "small_gicp")},
+    **{f"methods/{name}.py": [CALLS, OPTIONAL, DEFAULTS] for name in ("cpd", "fricp", "kiss_matcher", "small_gicp")},
     **{
-        f"methods/{name}.py": [f"{METHODS}/learned/test_external.py"]
+        f"methods/{name}.py": [f"{METHODS}/learned/test_external.py", DEFAULTS]
         for name in ("buffer_x", "fcgf", "geotransformer", "predator")
     },
     "methods/dcp.py": [f"{METHODS}/test_dcp.py", f"{NN}/test_dcp.py"],
     "methods/deepgmr.py": [f"{METHODS}/test_deepgmr.py", f"{NN}/test_gmr.py", DEFAULTS],
     "methods/deepgmr_ablations.py": [f"{METHODS}/test_deepgmr.py"],
-    "methods/deepgmr_resampled.py": [f"{METHODS}/test_deepgmr_resampled.py", DEFAULTS],
-    "methods/hgmr.py": [f"{METHODS}/test_hgmr.py", DEFAULTS],
-    "methods/mac.py": [f"{METHODS}/test_match_methods.py"],
-    "methods/pointnetlk.py": [f"{METHODS}/test_pointnetlk.py"],
+    "methods/deepgmr_resampled.py": [CALLS, f"{METHODS}/test_deepgmr_resampled.py", DEFAULTS],
+    "methods/hgmr.py": [CALLS, f"{METHODS}/test_hgmr.py", DEFAULTS],
+    "methods/mac.py": [f"{METHODS}/test_match_methods.py", DEFAULTS],
+    "methods/pointnetlk.py": [CALLS, f"{METHODS}/test_pointnetlk.py", DEFAULTS],
     "methods/prnet.py": [f"{METHODS}/test_prnet.py"],
     **{f"methods/{name}.py": [f"{METHODS}/test_controls.py"] for name in ("identity", "index_match", "random_pose")},
     "methods/ransac.py": [f"{METHODS}/test_ransac.py", PARAMETERS, DEFAULTS],
-    "methods/turbo_reg.py": [f"{METHODS}/test_match_methods.py"],
+    "methods/turbo_reg.py": [f"{METHODS}/test_match_methods.py", DEFAULTS],
     "methods/core/base.py": [f"{METHODS}/core/test_base.py", f"{DOCTESTS}[methods.core.base]"],
     "methods/core/chain.py": [f"{METHODS}/core/test_chain.py"],
     "methods/core/description.py": [f"{METHODS}/core/test_description.py", OPTIONAL, f"{CLI}/test_listing.py"],
