@@ -376,7 +376,11 @@ TESTS = {
     "methods/learned/training_curve.py": [f"{METHODS}/learned/test_training_curve.py"],
     "methods/native/rri_cuda.py": [f"{METHODS}/native/test_rri_cuda.py", f"{NN}/test_rri_batched.py"],
     "methods/geometry/open3d_bridge.py": [f"{GEOMETRY}/test_features.py"],
-    "methods/learned/trained.py": [f"{METHODS}/learned/test_weights.py", f"{METHODS}/test_deepgmr.py"],
+    "methods/learned/trained.py": [
+        f"{METHODS}/learned/test_base.py",
+        f"{METHODS}/learned/test_weights.py",
+        f"{METHODS}/test_deepgmr.py",
+    ],
     "methods/native/descriptor.py": [f"{GEOMETRY}/test_learned_matches.py"],
     "methods/nn/aligned.py": [f"{NN}/test_aligned.py", f"{METHODS}/test_deepgmr_resampled.py"],
     "methods/nn/dcp.py": [f"{NN}/test_dcp.py"],

@@ -175,6 +175,8 @@ def test_the_compiler_is_looked_for_by_name_and_then_among_installed_packages(
     for name in (*names, *others):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
+    glob = Path.glob  # in no order on some file systems
+    monkeypatch.setattr(Path, "glob", lambda folder, pattern: sorted(glob(folder, pattern), reverse=True))
     monkeypatch.setattr(torch, "__file__", str(tmp_path / "torch" / "__init__.py"))
     monkeypatch.setattr(torch, "version", SimpleNamespace(cuda="13.0"))
     monkeypatch.setattr(rri_cuda.sys, "platform", platform)
