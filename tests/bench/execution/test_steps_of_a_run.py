@@ -59,6 +59,10 @@ def context(tmp_path):
     return RunContext(tmp_path / "run", Catalog.of(), 1, console, "bench.py run")
 
 
+def test_a_run_is_whole_and_continues_on_this_machine_unless_it_is_told_otherwise(context):
+    assert (context.scheduler, context.shard, context.fresh) == ("", WHOLE, False)
+
+
 def said(context):
     return context.console.file.getvalue()
 
