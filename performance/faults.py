@@ -73,6 +73,7 @@ EXCLUDED_KEYWORDS = {
     "dtype": "a type, not a value",
     "order": "a layout in memory: it changes speed, not results",
     "help": "a text for people",
+    "flush": "when a text is written, not which",
     "writable": "guards the direction of a pipe",
     "readable": "guards the direction of a pipe",
     "duplex": "guards the direction of a pipe",

@@ -55,7 +55,7 @@ def configuration(**changes):
 @pytest.fixture
 def context(tmp_path):
     """A context whose console writes to a text, `context.console.file`."""
-    console = Console(file=io.StringIO(), width=1000)
+    console = Console(file=io.StringIO(), width=70)
     return RunContext(tmp_path / "run", Catalog.of(), 1, console, "bench.py run")
 
 
