@@ -100,6 +100,7 @@ def test_names_and_texts_are_guarded_if_they_begin_like_a_formula_and_are_no_num
     formula = text[0] in "=+-@\t\r'" and text not in ("-0.5", "+1", "-1e5")
     assert csv_writer.guarded(text) == ("'" if formula else "") + text
     assert csv_writer.unguarded(csv_writer.guarded(text)) == text
+    assert csv_writer.unguarded(f"'a{text}") == f"'a{text}", "of a table that was not guarded"
     (tmp_path / "a.csv").write_bytes(csv_text(pd.DataFrame({text: ["x", None], "n": [1, 2]})))
     read = read_csv(tmp_path / "a.csv")
     if "\r" not in text:  # which pandas reads as the end of a line unless it is quoted

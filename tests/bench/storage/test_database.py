@@ -653,3 +653,11 @@ def test_texts_of_methods_and_of_facts_are_cleaned_before_they_are_stored(record
     record.put("command", {"text": long, "more": 3 * long})
     stored = record.get("command")
     assert stored["text"] == long and len(stored["more"]) == database.MAX_FACT
+
+
+@pytest.mark.parametrize("layout", [np.asfortranarray, np.ascontiguousarray, np.float32, lambda T: T[:, ::-1][:, ::-1]])
+def test_a_pose_is_stored_row_by_row_whatever_its_layout(record, layout):
+    pose = layout(np.arange(16.0).reshape(4, 4))
+    record.add_outcomes([Outcome("m", "p", "ok", pose=pose)], "global", GROUP)
+    (stored,) = record.db.execute("SELECT pose FROM outcomes").fetchone()
+    assert np.frombuffer(stored).tolist() == list(range(16))
