@@ -239,7 +239,7 @@ def test_a_training_pose_maps_nominal_metres() -> None:
 @pytest.mark.parametrize("count", [2, 3, 5, 30])
 @pytest.mark.parametrize("side", [0, 1])
 def test_a_pose_in_nominal_metres_is_that_of_the_clouds(monkeypatch: pytest.MonkeyPatch, count: int, side: int) -> None:
-    """Three thinned points are enough; components are as many as points, or as asked."""
+    """Three thinned points are enough; components are as many as points, or as requested."""
     source, target, T, seen = 9 * surface(0), 9 * surface(1), pose(4), []
     draw = np.random.default_rng(0)
     clouds = [

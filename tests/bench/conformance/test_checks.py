@@ -160,7 +160,7 @@ class Stub(Method):
 
 
 def stub(answer, **properties):
-    """A method that answers by a function; `properties` are class attributes of its own class."""
+    """A method that answers by a function; `properties` are attributes of the class."""
     return type("Own", (Stub,), {"__doc__": "A stub."} | properties)(answer=answer)
 
 
@@ -190,7 +190,7 @@ def aligned(source, target):
     ],
 )
 def test_a_call_returns_a_pose_or_a_reason_and_what_is_wrong_is_named(answer, says, what):
-    """What is wrong on plain clouds is wrong in every other check; a reason without a text is a fault of its own."""
+    """What is wrong on plain clouds is wrong in every other check; a reason without a text is a separate fault."""
 
     def register(method, source, target):
         assert method.seed == 7 and len(source) == 2 and len(target) == 3

@@ -189,7 +189,7 @@ def test_a_scheduler_without_answer_or_workers_is_one_line(cluster, monkeypatch,
 
 
 def test_a_worker_tells_its_machine_and_the_code_and_weights_of_each_setup(monkeypatch):
-    """Each method is set up in a process of its own, and none of them is kept."""
+    """Each method is set up in a separate process, and none of them is kept."""
     events = []
 
     class Process:

@@ -1,4 +1,4 @@
-"""Steps of a run without its processes: what is refused, generated, stored and said, and in which order."""
+"""Steps of a run without its processes: what is refused, generated, stored and printed, and in which order."""
 
 import contextlib
 import io
@@ -116,7 +116,7 @@ def test_a_shard_is_continued_as_itself_or_as_the_whole_run(database, context, s
 @pytest.mark.parametrize("solved", [False, True])
 @pytest.mark.parametrize("change", ["none", "edit", "new file"])
 def test_code_of_methods_with_outcomes_may_not_change(database, context, monkeypatch, form, solved, change):
-    """Hashes of another form cannot be compared, which is said if there are outcomes."""
+    """Hashes of another form cannot be compared, which is printed if there are outcomes."""
     hashes = {"pca": {"a.py": "1", "b.py": "2"}, "icp": {"c.py": "3"}}
     monkeypatch.setattr(type(PCA), "source_hashes", lambda self: hashes[self.text])
     config = configuration()

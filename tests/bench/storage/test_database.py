@@ -540,7 +540,7 @@ def test_skipped_outcomes_are_neither_finished_nor_outcomes_of_their_method(reco
 
 
 def test_outcomes_are_committed_after_an_interval_of_work_or_time_with_their_problems(record, monkeypatch):
-    """A clock that stands still but for what the test adds; the interval begins anew with each commit."""
+    """A clock that only the test advances; the interval begins anew with each commit."""
     now, commits, waiting = [50.0], [], []
     monkeypatch.setattr(database.time, "monotonic", lambda: now[0])
     buffer = OutcomeBuffer(record, lambda n, what: commits.append((n, what)))

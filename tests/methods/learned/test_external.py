@@ -351,7 +351,7 @@ def module_of(**members):
 
 
 class Model(torch.nn.Module):
-    """A model that writes down how it was made and asked."""
+    """A model that writes down how it was made and called."""
 
     answer = None
 

@@ -128,7 +128,7 @@ def test_a_setup_converts_the_backbone_and_notes_what_it_uses(
 def test_results_of_a_batch_belong_to_its_pairs_and_the_control_takes_one_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A pair that is refused takes no pose; a pose that is not finite is a reason of its own pair alone."""
+    """A pair that is refused takes no pose; a pose that is not finite is a reason for that pair alone."""
     batches: list[int] = []
 
     def poses(self: gmr.GmrMethod, sources: list[torch.Tensor], targets: list[torch.Tensor]) -> np.ndarray:

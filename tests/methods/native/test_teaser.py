@@ -296,7 +296,7 @@ def test_the_library_is_available_if_it_is_there_or_can_be_built(
 
 
 def test_the_wheels_are_fetched_verified_and_compiled_against(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By pip, each into a folder of its own; only a wheel with the digest that is known is unpacked."""
+    """By pip, each into a separate folder; only a wheel with the digest that is known is unpacked."""
     commands, steps = [], []
     contents = {wheel[0]: wheel[0].encode() for wheel in native.WHEELS}
     wheels = [(name, options, hashlib.sha256(contents[name]).hexdigest()) for name, options, _ in native.WHEELS]
