@@ -99,6 +99,9 @@ def test_presets_are_those_of_the_documentation() -> None:
     assert (cpu.steps, cpu.validate_every, cpu.validation, paper.validation) == (3000, 100, 64, 256)
     assert (cpu.seed, cpu.threads, cpu.device, cpu.sampler, cpu.dataset) == (0, 1, "cpu", "axis_angle", "shapes40")
     assert settings_of(parsed("deepgmr")) == Settings("deepgmr") == cpu
+    for settings in (cpu, paper, smoke):
+        always = f"--dataset shapes40 --condition noisy --seed 0 --steps {settings.steps}"
+        assert command_of(settings) == f"bench.py train deepgmr {always} --preset {settings.preset}"
 
 
 @pytest.mark.parametrize("file", sorted(WEIGHTS_FOLDER.glob("*.safetensors")), ids=lambda file: file.stem)

@@ -165,6 +165,8 @@ def test_unpacking_stays_in_its_folder(tmp_path: Path) -> None:
         archive.writestr("other.py", "3")
         for library in ("libother.so", *native.LIBRARIES):
             archive.writestr(f"{native.PREFIX}/lib/{library}", library)
+    assert native.PREFIX == "cmeel.prefix", "that of every wheel of cmeel"
+    assert all(re.fullmatch("[0-9a-f]{64}", digest) for *_, digest in native.WHEELS)
     native.unpack(wheel, tmp_path / "out" / "in")
     assert {f.name for f in tmp_path.rglob("*.h")} == {"a.h", "escaped.h"}
     assert all((tmp_path / "out" / "in") in f.parents for f in tmp_path.rglob("*.h"))
