@@ -265,8 +265,9 @@ def test_what_is_missing_of_a_clone_is_named(adapter, monkeypatch, missing):
     if expected is None:
         Adapter.check_available()
     else:
-        with pytest.raises(Unavailable, match=f"^{re.escape(expected)}$"):
-            Adapter.check_available()
+        for call in (Adapter.check_available, lambda: Adapter().setup("cpu", 0, "rooms")):
+            with pytest.raises(Unavailable, match=f"^{re.escape(expected)}$"):
+                call()
     paths = [adapter / "clone", adapter / "weights.pth"]
     assert Adapter.paths() == tuple(
         None if missing == name else path for name, path in zip(("folder", "weights"), paths, strict=True)

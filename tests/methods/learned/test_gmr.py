@@ -157,3 +157,11 @@ def test_results_of_a_batch_belong_to_its_pairs_and_the_control_takes_one_at_a_t
     assert len(gmr.GmrMethod._register_all(method, clouds[:1], targets[1:2])) == 1 and batches == []
     with pytest.raises(NoSolution, match="a coordinate is not finite"):
         method.register(clouds[0], targets[1])
+
+
+def test_assignments_are_those_of_the_source_and_of_the_target() -> None:
+    clouds = [torch.from_numpy(blob(n, seed))[None] for n, seed in ((30, 0), (40, 1))]
+    method = gmr.GmrMethod()
+    method.state["net"] = type("Net", (), {"features": lambda self, x: x + 1, "__call__": lambda self, x: 2 * x})()
+    for found, cloud in zip(method.assignments(*clouds), clouds, strict=True):
+        assert torch.equal(found, 2 * (cloud + 1))
