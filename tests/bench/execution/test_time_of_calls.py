@@ -436,7 +436,7 @@ def test_requests_keep_source_and_target_apart(process, monkeypatch):
 
 
 def test_quick_problems_are_generated_in_the_same_thread(monkeypatch):
-    threads, clock = [], iter([0.0, 0.009, 0.0, 0.01, 0.0, 0.0])
+    threads, clock = [], iter([5.0, 5.009, 0.0, 0.01, 0.0, 0.0])
 
     def problem(group, key):
         threads.append(threading.current_thread() is threading.main_thread())
