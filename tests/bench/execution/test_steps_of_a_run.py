@@ -53,8 +53,9 @@ def configuration(**changes):
 
 
 @pytest.fixture
-def context(tmp_path):
-    """A context whose console writes to a text, `context.console.file`."""
+def context(tmp_path, monkeypatch):
+    """A context whose console writes to a text, `context.console.file`; source files are not read."""
+    monkeypatch.setattr(type(PCA), "source_hashes", lambda self: {f"{self}.py": "digest"})
     console = Console(file=io.StringIO(), width=70)
     return RunContext(tmp_path / "run", Catalog.of(), 1, console, "bench.py run")
 
