@@ -72,6 +72,8 @@ EXCLUDED_KEYWORDS = {
     "cancel_futures": "work that nobody waits for any more when a run is interrupted",
     "dtype": "a type, not a value",
     "order": "a layout in memory: it changes speed, not results",
+    "help": "a text for people",
+    "flush": "when a text is written, not which",
     "writable": "guards the direction of a pipe",
     "readable": "guards the direction of a pipe",
     "duplex": "guards the direction of a pipe",
@@ -86,7 +88,7 @@ EXCLUDED_KEYWORDS = {
 """Keyword arguments, and keys of dictionaries of them, whose values are not changed, with the reason."""
 UNITS_OF_WORK = set(
     "_BLOCK_ROWS _CHUNK LARGE BATCH BLOCK BURST MAX_SERIAL_FIGURES PIPE_BYTES COMMIT_INTERVAL_S FLUSH_INTERVAL_S "
-    "_TORCH_ROWS _MIN_KERNEL_ROWS _CHUNKS_PER_THREAD _LEAF_SIZE".split()
+    "_TORCH_ROWS _MIN_KERNEL_ROWS _CHUNKS_PER_THREAD _LEAF_SIZE PROBLEMS_PER_COMMIT CHUNK _FEW_ROWS _REPETITIVE".split()
 )
 """Constants that are the size of a unit of work."""
 EXCLUDED_NAMES = {

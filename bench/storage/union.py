@@ -44,7 +44,7 @@ class Union:
 
     def _named(self, rows: list[Row], at: int, seed: int) -> list[Row]:
         """Return rows of a run with its first seed, with the ids that their problems have in the whole run."""
-        if seed == self.seed and not any("/seed=" in row[at] for row in rows):
+        if seed == self.seed:
             return rows
         alone = [split_seed(row[at], seed) for row in rows]
         ids = [problem if own == self.seed else with_seed(problem, own) for problem, own in alone]

@@ -62,6 +62,6 @@ class Trained:
         if unknown:
             raise InputError(f"{file}: field 'config.{unknown[0]}' is unknown; train it again with this version")
         for name, choices in getattr(config_type, "CHOICES", {}).items():
-            if card.config.get(name, choices[0]) not in choices:
+            if name in card.config and card.config[name] not in choices:
                 raise InputError(f"{file}: field 'config.{name}' is '{card.config[name]}', not {' or '.join(choices)}")
         return {name: tuple(v) if isinstance(v, list) else v for name, v in card.config.items()}

@@ -82,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--condition", default=Settings.condition, help="`unseen` trains on the first half of the categories"
     )
-    parser.add_argument("--data", default=None, help="folder with one folder a data set; default $BENCH_DATA or ./data")
+    parser.add_argument("--data", help="folder with one folder a data set; default $BENCH_DATA or ./data")
     parser.add_argument("--sampler", help="of the true rotations")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--steps", type=int)

@@ -117,7 +117,7 @@ class Batch:
 
 def points_at(settings: Settings, step: int) -> int:
     """Return the number of points of a step: each of `points` for an equal share of the steps, in turn."""
-    return settings.points[min(step * len(settings.points) // settings.steps, len(settings.points) - 1)]
+    return settings.points[step * len(settings.points) // settings.steps]
 
 
 def generate(part: AnySet, settings: Settings, points: int, first: int, count: int) -> list[Problem]:

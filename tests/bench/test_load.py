@@ -43,3 +43,17 @@ def test_a_missing_run_and_a_missing_table_are_named(folders):
     assert main.main(["report", "a"]) == 0
     with pytest.raises(AttributeError, match=r"has no speeds\.csv; it has by_angle, .*trials"):
         _ = bench.load("a").speeds
+
+
+def test_a_folder_comes_before_a_run_of_that_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder, text in (("results/a", "of results ü"), ("results/b", "b"), ("a", "of the folder ü")):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "run.json").write_text(f'{{"command": "{text}"}}', encoding="utf-8")
+        for name in ("z", "a", "m"):
+            (tmp_path / folder / f"{name}.csv").write_text("x\n1\n")
+    assert bench.load("a").run == {"command": "of the folder ü"} and bench.load("b").run == {"command": "b"}
+    assert bench.load("results/a").run == {"command": "of results ü"} and bench.load("a").names == ["a", "m", "z"]
+    (tmp_path / "c").touch()
+    with pytest.raises(InputError, match=r"results/c: has no run\.json"):
+        bench.load("c")

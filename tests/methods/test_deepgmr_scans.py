@@ -14,6 +14,9 @@ from datasets.problems import ProblemKey
 from methods import deepgmr_scans
 from methods.base import NoSolution, Unavailable
 from methods.deepgmr_scans import WEIGHTS, DeepGMRScans
+from methods.geometry.features import unit_pair
+from methods.geometry.learned_matches import METRE
+from methods.geometry.patches import thinned
 from methods.learned import described_scans, descriptor
 from methods.learned.weights import WEIGHTS_FOLDER
 from methods.nn.gmm import point_loss
@@ -159,3 +162,122 @@ def test_the_frame_of_a_scan_is_principal_turns_with_it_and_has_its_long_tails_a
     assert ((own**3).sum(axis=0)[1:] > 0).all(), "the sign of the first axis makes it a rotation"
     R = pose(seed + 9)[:3, :3]
     np.testing.assert_allclose(described_scans._principal_frame(cloud @ R.T), R @ frame, atol=1e-9)
+
+
+@pytest.mark.parametrize(("most", "size"), [(50, 1.0), (None, 0.9), (None, 3.0)])
+def test_described_points_are_of_the_thinned_cloud_in_nominal_metres(
+    monkeypatch: pytest.MonkeyPatch, most: int | None, size: float
+) -> None:
+    """One point of each cell of 0.1 m, at most 1024, drawn alike at every call and kept in order."""
+    cloud, calls = size * METRE * (surface(5, 3000) - surface(5, 3000).mean(axis=0)), []
+    if most:
+        monkeypatch.setattr(described_scans, "MOST_POINTS", most)
+    monkeypatch.setattr(
+        described_scans, "describe", lambda net, *rest: calls.append((net, *rest)) or np.zeros((len(rest[1]), 2))
+    )
+    one, again = (described_scans._described("net", cloud) for _ in range(2))  # type: ignore[arg-type]
+    assert np.array_equal(one.points, again.points) and one.points.dtype == np.float32
+    net, own, keys, metre = calls[0]
+    frame = described_scans._principal_frame(cloud)
+    assert net == "net" and metre == METRE and np.allclose(own, cloud @ frame)
+    every = thinned(own, 0.1 * METRE)
+    rows = [int(np.flatnonzero((every == key).all(axis=1))[0]) for key in keys]
+    assert rows == sorted(set(rows)) and len(rows) == min(most or 1024, len(every))
+    assert (len(every) > (most or 1024)) == (size != 0.9) == (rows != list(range(len(rows))))
+    np.testing.assert_allclose(one.points * METRE, keys @ frame.T, atol=1e-6)
+
+
+@pytest.mark.parametrize("count", [3, 50, 51, 400])
+def test_points_of_a_training_batch_are_drawn_by_the_seed_and_the_index(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """Without repetition where a cloud has enough points."""
+    draw = np.random.default_rng(0)
+    arrays = {"pose": pose(1)}
+    for side, n in (("source", count), ("target", count + 7)):
+        arrays[side] = draw.normal(size=(n, 3)).astype(np.float32)
+        arrays[f"{side}_descriptors"] = np.column_stack([arrays[side], arrays[side][:, 0]]).astype(np.float16)
+    monkeypatch.setattr(described_scans, "_cached", lambda problem: arrays)
+    keys = [ProblemKey("d", "real", 9, index, seed) for index, seed in ((0, 0), (0, 0), (1, 0), (0, 1))]
+    problems = [SimpleNamespace(key=key) for key in keys]
+    (x, y), source, target, T_true = described_scans.training_batch(problems, 50, "cpu")
+    assert T_true.shape == (4, 4, 4) and (T_true.numpy() == pose(1)).all() and T_true.dtype == torch.float64
+    for descriptors, points, side in ((x, source, "source"), (y, target, "target")):
+        assert points.shape == (4, 50, 3) and descriptors.dtype == points.dtype == torch.float32
+        np.testing.assert_array_equal(descriptors[..., :3].numpy(), points.numpy().astype(np.float16))
+        assert np.isin(points.numpy(), arrays[side]).all()
+        different = [len(np.unique(cloud, axis=0)) for cloud in points.numpy()]
+        assert different == [50] * 4 if len(arrays[side]) >= 50 else max(different) <= len(arrays[side])
+        assert torch.equal(points[0], points[1])
+        assert not torch.equal(points[0], points[2]) and not torch.equal(points[0], points[3])
+
+
+def test_a_training_pose_maps_nominal_metres() -> None:
+    """What is cached of a problem is in nominal metres, whatever the unit of its clouds."""
+    cloud, T = 70 * surface(1), pose(2, 90.0)
+    described = SimpleNamespace(points=np.zeros((1, 3), np.float32), descriptors=np.full((1, 2), 0.1, np.float32))
+    computed = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(described_scans, "load", lambda: ("net", "digest"))
+        patch.setattr(
+            described_scans, "load_or_compute", lambda name, files, compute: computed.append(name) or compute()
+        )
+        patch.setattr(
+            described_scans,
+            "described_pair",
+            lambda net, *clouds: (described, described, unit_pair(*clouds)),
+        )
+        problem = SimpleNamespace(source=cloud, target=moved(T, cloud), T_target_source=T, sha256=lambda: b"\x01\x02")
+        arrays = described_scans._cached(problem)
+    pair = unit_pair(cloud, moved(T, cloud))
+    x, y = pair.source / METRE, pair.target / METRE
+    np.testing.assert_allclose(moved(arrays["pose"], x), y, atol=1e-4)
+    assert arrays["source_descriptors"].dtype == arrays["target_descriptors"].dtype == np.float16
+    assert computed[0].startswith("described scans 0102 ") and len(computed[0]) > 70
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 30])
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_pose_in_nominal_metres_is_that_of_the_clouds(monkeypatch: pytest.MonkeyPatch, count: int, side: int) -> None:
+    """Three thinned points are enough; components are as many as points, or as requested."""
+    source, target, T, seen = 9 * surface(0), 9 * surface(1), pose(4), []
+    draw = np.random.default_rng(0)
+    clouds = [
+        described_scans.DescribedCloud(draw.normal(size=(n, 3)).astype(np.float32), np.ones((n, 2), np.float32))
+        for n in ((count, 9) if side == 0 else (9, count))
+    ]
+    pair = unit_pair(source, target)
+    monkeypatch.setattr(described_scans, "described_pair", lambda net, *given: seen.append(net) or (*clouds, pair))
+    monkeypatch.setattr(
+        "methods.nn.scan_gmr.best_of_sets", lambda found, tolerance: torch.from_numpy(T) * (found == tolerance)
+    )
+
+    class Net:
+        config = SimpleNamespace(tolerance="tolerance")
+
+        def __call__(self, descriptors: tuple, points: tuple) -> tuple:
+            for given, name in ((descriptors, "descriptors"), (points, "points")):
+                for tensor, cloud in zip(given, clouds, strict=True):
+                    assert np.array_equal(tensor[0].numpy(), getattr(cloud, name))
+            overlaps = [torch.arange(float(p.shape[1]))[None] for p in points]
+            return tuple(SimpleNamespace(overlap=overlap) for overlap in overlaps)
+
+        def components(self, features: tuple, points: tuple, seeds: tuple) -> str:
+            seen.append([s[0].tolist() for s in seeds])
+            return "tolerance"
+
+    method = DeepGMRScans(components=6)
+    method.begin(0)
+    method.state.update(net=Net(), descriptor="descriptor")
+    if count < 3:
+        with pytest.raises(NoSolution, match="a thinned cloud has 2 points; a pose needs 3"):
+            method.register(source, target)  # type: ignore[arg-type]
+        return
+    found = method.register(source, target)  # type: ignore[arg-type]
+    unit = T.copy()
+    unit[:3, 3] *= METRE
+    np.testing.assert_allclose(found, pair.to_original(unit))
+    sizes = [len(cloud.points) for cloud in clouds]
+    assert seen == ["descriptor", [list(range(n))[::-1][: min(n, 6)] for n in sizes]]
+    assert list(method.scratch.stages) == ["features", "network", "solve"]
+    assert DeepGMRScans().components == 384

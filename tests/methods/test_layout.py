@@ -33,3 +33,9 @@ def test_what_a_class_states_about_its_call_holds() -> None:
         has_batch = entry.cls.register_batch is not Method.register_batch and vars(entry.cls).get("batched", True)
         assert entry.cls.batched == has_batch, entry.cls
         assert entry.cls.kind in ("local", "global", "learned", "control"), entry.cls
+
+
+def test_search_ranges_are_of_parameters_that_a_class_has() -> None:
+    assert {name: entry.facts.search_fault for name, entry in MethodRegistry().entries.items()} == dict.fromkeys(
+        MethodRegistry().entries, ""
+    )

@@ -244,3 +244,181 @@ def test_the_levels_of_the_search_are_those_of_the_reference_run(monkeypatch: py
         ("fits", None, 1.0, 0.05),
         ("separate", 23, 23, 4.0, 0.04),
     ]
+
+
+def test_the_kernel_is_loaded_before_the_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[bool] = []
+    monkeypatch.setattr(search, "load_kernel", lambda: loaded.append(True))
+    So3Grid().setup("cpu", 0, "shapes40")
+    assert loaded == [True]
+
+
+@pytest.mark.parametrize("name", ["rotations", "candidates", "views", "finalists"])
+def test_counts_are_above_zero(name: str) -> None:
+    So3Grid(**{name: 1})
+    with pytest.raises(InputError, match=rf"so3_grid\[{name}=0\]: not above 0"):
+        So3Grid(**{name: 0})
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_clouds_are_three_finite_points_or_more_thinned_to_2048(monkeypatch: pytest.MonkeyPatch, side: int) -> None:
+    sizes: list[list[int]] = []
+    monkeypatch.setattr(
+        So3Grid, "_solve", lambda self, *pair: sizes.append([len(cloud.points) for cloud in pair]) or np.eye(4)
+    )
+    good = lumpy(5000)
+    for bad in (good[:2], good[:, :2], good[0], good * [1, np.nan, 1], np.where(good == good[7, 1], np.inf, good)):
+        with pytest.raises(NoSolution, match="three finite points or more"):
+            So3Grid().register(*((bad, good) if side == 0 else (good, bad)))  # type: ignore[arg-type]
+    for count, used in ((3, 3), (2048, 2048), (2049, 2048), (5000, 2048)):
+        clouds = (good[:count], good[:9]) if side == 0 else (good[:9], good[:count])
+        So3Grid().register(*clouds)  # type: ignore[arg-type]
+        assert sorted(sizes[-1]) == sorted([used, 9]) and sizes[-1][side] == used
+    near = -1 + 2e-7 * lumpy(40)  # of negative coordinates, too
+    with pytest.raises(NoSolution, match="all equal"):
+        So3Grid().register(near, -lumpy(40) - 2)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("mode", ["auto", "whole", "partial"])
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_the_mode_chooses_the_searches_and_the_runner_up_is_the_best_pose_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, mode: str, is_whole: bool
+) -> None:
+    """Poses are shifted copies of one; those at 0.2 or more from the best are other poses."""
+    points = tapered(60)
+
+    def shifted(*amounts: float) -> np.ndarray:
+        poses = np.tile(pose(1), (len(amounts), 1, 1))
+        poses[:, 0, 3] += amounts
+        return poses
+
+    asked: list[object] = []
+    whole, partial = shifted(0.1, 0.0, 0.21, 0.5), shifted(0.0, 0.19, 0.3)
+    squares = np.array([[0.02, 0.06], [0.01, 0.01], [0.03, 0.05], [0.09, 0.09]])
+    monkeypatch.setattr(so3_grid, "Pair", lambda a, b: SimpleNamespace(fits=fits, source=a, target=b))
+    monkeypatch.setattr(So3Grid, "_whole", lambda self, pair: whole)
+    monkeypatch.setattr(So3Grid, "_is_whole", lambda self, pair, poses: asked.append(poses) or is_whole)
+    monkeypatch.setattr(
+        So3Grid, "_partial", lambda self, pair, also: asked.append(len(also)) or (partial, np.array([0.5, 0.6, 1.25]))
+    )
+
+    def fits(poses: np.ndarray, keep: float) -> np.ndarray:
+        assert poses is whole and keep == 0.9
+        return np.stack([squares, np.full_like(squares, 7.0)], axis=2)
+
+    method = So3Grid(mode=mode)
+    method.begin(0)
+    T = method._solve(Cloud(points), Cloud(points[:50]))
+    views = mode == "partial" or (mode == "auto" and not is_whole)
+    assert np.array_equal(T, pose(1))
+    runner_up = 1.25 / 0.5 if views else np.sqrt(0.04) / 0.1
+    assert method.scratch.notes == {
+        "runner_up": pytest.approx(runner_up),
+        "confidence": pytest.approx(runner_up),
+        "candidates": 3 if views else 4,
+    }
+    expected: list[object] = [whole] if mode == "auto" else []
+    expected += [0 if mode == "partial" else 4] * views
+    assert len(asked) == len(expected) and all(a is b or a == b for a, b in zip(asked, expected, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("costs", "runner_up"), [([0.0, 0.5], 10.0), ([0.1, 0.9], 9.0), ([0.1, 2.0], 10.0), ([0.1], 10.0)]
+)
+def test_the_runner_up_is_at_most_ten(monkeypatch: pytest.MonkeyPatch, costs: list[float], runner_up: float) -> None:
+    poses = np.tile(np.eye(4), (len(costs), 1, 1))
+    poses[1:, 0, 3] = 0.5
+    monkeypatch.setattr(So3Grid, "_partial", lambda self, pair, also: (poses, np.array(costs)))
+    method = So3Grid(mode="partial")
+    method.begin(0)
+    method._solve(Cloud(lumpy(9)), Cloud(lumpy(9)))
+    assert method.scratch.notes["runner_up"] == method.scratch.notes["confidence"] == pytest.approx(runner_up)
+
+
+@pytest.mark.parametrize("rotations", [3, 160])
+def test_a_sweep_proposes_the_poses_of_the_least_sums_in_both_directions(
+    monkeypatch: pytest.MonkeyPatch, rotations: int
+) -> None:
+    """Of a rotation R and a shift s of the source; or of Rᵀ and s of the target, which moves the source by R and -R s."""
+    draw, calls = np.random.default_rng(0), []
+    sums = draw.integers(0, 10**6, (2, rotations, 64))
+    shifts = draw.integers(-8, 8, (2, rotations, 64, 3))
+
+    def sweep(field: object, half: float, points: np.ndarray, grid: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        calls.append((field, half, points, grid))
+        return sums[len(calls) - 1], shifts[len(calls) - 1]
+
+    seen: list[tuple[object, ...]] = []
+    monkeypatch.setattr(search, "sweep", sweep)
+    monkeypatch.setattr(
+        so3_grid, "_two_way_scores", lambda pair, poses, *rest: seen.append((poses, *rest)) or -np.arange(len(poses))
+    )
+    monkeypatch.setattr(
+        so3_grid, "separate", lambda poses, *rest: seen.append((poses, *rest)) or np.arange(min(9, len(poses)))
+    )
+    clouds = [
+        SimpleNamespace(
+            field=lambda *numbers, name=name: (name, *numbers),
+            even=lambda most, name=name: np.full(3, f"{name} {most}"),
+        )
+        for name in ("source", "target")
+    ]
+    found = So3Grid(rotations=rotations, views=70)._sweep(SimpleNamespace(source=clouds[0], target=clouds[1]))  # type: ignore[arg-type]
+    grid = search.rotations(rotations)
+    for call, (of, points, turns) in zip(
+        calls, (("target", "source 128", grid), ("source", "target 128", grid.transpose(0, 2, 1))), strict=True
+    ):
+        assert call[:2] == ((of, 48, 1.7, 0.1), 1.7) and call[2][0] == points and np.array_equal(call[3], turns)
+    step, expected = 3.4 / 47, []
+    for total, way, row, block in sorted(
+        (sums[way, row, block], way, row, block) for way in range(2) for row in range(rotations) for block in range(64)
+    )[:20000]:
+        R, s = grid[row], shifts[way, row, block] * step
+        expected.append((total, np.c_[R, -R @ s if way else s]))
+    (proposed, *by), (scored, *apart) = seen
+    assert len(proposed) == min(20000, 2 * 64 * rotations) and by == [(64, 1.7, 0.07), 256]
+    assert (
+        proposed[:, :3] == pytest.approx(np.array([T for _, T in expected])) and (proposed[:, 3] == [0, 0, 0, 1]).all()
+    )
+    assert np.array_equal(scored, proposed[::-1][:10000]) and apart == [70, 10.0, 0.1]
+    assert np.array_equal(found, scored[:9])
+
+
+@pytest.mark.parametrize("camera", ["none", "z"])
+def test_costs_of_views_weigh_what_cameras_hide_and_would_have_seen(camera: str) -> None:
+    draw, poses = np.random.default_rng(0), np.tile(np.eye(4), (5, 1, 1))
+    fits, views = draw.uniform(size=(5, 2, 2)), draw.uniform(size=(5, 2, 3))
+    calls: list[tuple[object, ...]] = []
+    pair = SimpleNamespace(
+        fits=lambda *given: calls.append(given) or fits, views=lambda *given: calls.append(given) or views
+    )
+    costs = So3Grid(camera=camera)._costs(pair, poses, ("a", "b"), 0.07)  # type: ignore[arg-type]
+    ((given, *rest),) = calls
+    assert given is poses and rest == ([1.0, 0.07] if camera == "none" else [("a", "b"), 1.6, 0.07])
+    expected = fits[..., 1].sum(axis=1)
+    if camera == "z":
+        expected = sum(views[:, side] @ (1.0, 0.4, 10.0) for side in range(2))
+    np.testing.assert_allclose(costs, expected)
+
+
+def test_the_spacing_is_the_distance_between_halves_of_the_clouds() -> None:
+    """Root mean square over the nearest 97 % of both halves, of both clouds; a half is half as dense."""
+    clouds, squares = (tapered(80), tapered(61, 1)), []
+    for cloud in clouds:
+        apart = np.linalg.norm(cloud[::2][:, None] - cloud[1::2], axis=2)
+        for nearest in (apart.min(axis=1), apart.min(axis=0)):
+            squares.append(np.mean(np.sort(nearest)[: round(0.97 * len(nearest))] ** 2) / 2)
+    assert so3_grid._spacing(*map(Cloud, clouds)) == pytest.approx(np.sqrt(np.mean(squares)), rel=1e-5)
+
+
+def test_scores_add_the_penalties_of_both_clouds_at_the_points_of_the_other() -> None:
+    clouds, poses = (Cloud(tapered(90)), Cloud(tapered(70, 1))), np.stack([pose(seed, 0.2) for seed in range(4)])
+    found = so3_grid._two_way_scores(Pair(*clouds), poses, (32, 1.9, 0.5), 40)
+    expected = np.zeros(4)
+    for own, other, turns in ((0, 1, poses), (1, 0, np.linalg.inv(poses))):
+        points = search.even(clouds[own].points, 40)
+        for row, T in enumerate(turns):
+            nearest = np.linalg.norm(moved(T, points)[:, None] - clouds[other].points, axis=2).min(axis=1)
+            expected[row] += (255 * np.minimum(nearest / 0.5, 1) ** 2).sum()
+    np.testing.assert_allclose(found, expected, rtol=0.05)
+    assert so3_grid._turns(7)[:, :3, :3] == pytest.approx(search.rotations(7))

@@ -1,6 +1,7 @@
 """Command line: bad input, missing packages, start-up, terminals."""
 
 import io
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -114,6 +115,21 @@ def test_closed_pipe_is_no_error():
     arguments = f"{sys.executable} {ROOT / 'bench.py'} list | head -n 1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", arguments], capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.startswith("methods") and not done.stderr
+
+
+def test_output_after_a_closed_pipe_goes_nowhere(monkeypatch, tmp_path):
+    """Python writes what is buffered when it ends, to the stream that is closed."""
+    moved = []
+
+    def closed(*_):
+        raise BrokenPipeError
+
+    monkeypatch.setattr(main, "_with_config", closed)
+    monkeypatch.setattr(os, "dup2", lambda old, new: moved.append((Path(f"/proc/self/fd/{old}").readlink(), new)))
+    with (tmp_path / "out").open("w") as file:
+        monkeypatch.setattr(sys, "stdout", file)
+        assert main.main(["--config", "x.toml", "--methods", "icp"]) == 0
+        assert moved == [(Path("/dev/null"), file.fileno())]
 
 
 HEAVY = {"torch", "open3d", "pandas", "matplotlib", "plotly", "h5py", "trimesh", "rich", "joblib", "distributed"}

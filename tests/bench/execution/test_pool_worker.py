@@ -170,3 +170,37 @@ def test_a_pose_that_moves_the_source_absurdly_far_is_invalid(status, shift, exp
     first, second = pool_worker.validate_reply(reply, [(small, small), (large, small)])
     assert (first.status, second.status) == (expected, status)
     assert ("translation" in first.message) == (expected == "invalid")
+
+
+@pytest.mark.parametrize("parent", [None, 7])
+def test_a_worker_of_this_machine_ends_with_its_parent_and_keeps_its_memory(clock, monkeypatch, parent):
+    done = []
+    monkeypatch.setattr(pool_worker.guard, "end_with_parent", lambda pid: done.append(pid))
+    monkeypatch.setattr(pool_worker, "keep_freed_memory", lambda: done.append("memory"))
+    assert pool_worker.solve_batch([task(1)], parent) and done == ([] if parent is None else [7, "memory"])
+
+
+def test_a_batch_is_solved_by_the_process_of_its_first_task_and_empty_parts_are_left_out(clock, monkeypatch):
+    asked, usual = [], pool_worker._process_for
+    monkeypatch.setattr(pool_worker, "_process_for", lambda *given: asked.append(given) or usual(*given))
+    first, second = replace(task(2), limits=Limits(5, 6)), task(20)
+    monkeypatch.setattr(interrupt, "requested", lambda: clock.now >= 2)
+    assert [part.task for part in pool_worker.solve_batch([first, second])] == [first]
+    assert asked == [(first.setup, first.limits)]
+
+
+@pytest.mark.parametrize("sizes", [(1,), (3, 1, 4)])
+@pytest.mark.parametrize("batch", [1, 2, 5])
+def test_problems_are_generated_task_by_task_in_batches(monkeypatch, sizes, batch):
+    monkeypatch.setattr(ProblemGroup, "problem", lambda _, key: key)
+    tasks = [task(n, batch=batch) for n in sizes]
+    parts = list(pool_worker._generate_ahead(tasks))
+    expected = [
+        (i, list(t.keys[first : first + batch])) for i, t in enumerate(tasks) for first in range(0, len(t.keys), batch)
+    ]
+    assert parts == expected
+    cloud = np.zeros((2, 3), np.float32)
+    problems = [Problem(k, cloud[: 1 + k.index % 2], cloud, np.eye(4), np.eye(4), {}) for k in task(3).keys]
+    calls = list(pool_worker._calls([replace(tasks[0], repeat=2)], [(0, problems)]))
+    assert [what for what, _ in calls] == [(0, [problems[0], problems[2]]), (0, [problems[1]])]
+    assert [request.seed for _, request in calls] == [call_seed(p, "m", 2) for p in problems[:2]]

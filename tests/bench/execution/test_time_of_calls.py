@@ -8,6 +8,7 @@ import pytest
 
 from bench.execution import timing
 from bench.execution.pool_worker import to_outcomes
+from bench.execution.progress import ProgressBar
 from bench.execution.timing import TimedCall, TimingPhase
 from bench.isolation import measure as measure_module
 from bench.isolation import process as process_module
@@ -333,6 +334,31 @@ def test_a_run_times_what_is_left_with_the_sentinel_at_start_middle_and_end(phas
         assert phase.database.values == {"warm_up_s": 2.0}
 
 
+def test_progress_counts_every_warm_up_and_every_timed_call(phase, monkeypatch):
+    bars = []
+
+    class Bar(ProgressBar):
+        """A bar that writes down what it shows."""
+
+        def __init__(self, console, title, total):
+            super().__init__(console, title, total)
+            bars.append((title, total, self.steps))
+
+        steps = property(lambda self: self.__dict__.setdefault("shown", []))
+
+        def advance(self, n, what):
+            self.steps.append((n, what))
+
+    monkeypatch.setattr(timing, "ProgressBar", Bar)
+    monkeypatch.setattr(timing, "sentinel_ms", lambda: 5.0)
+    calls = list(phase._calls())
+    phase.run()
+    (warm_up, methods, warmed), (title, total, timed) = bars
+    assert (warm_up, methods, sorted(warmed)) == ("warming up", 2, [(1, ONE.text), (1, MANY.text)])
+    assert (title, total) == ("timing", len(calls))
+    assert timed == [(1, f"{call.method} at {call.group.points} points") for call in calls]
+
+
 def test_a_batch_of_several_sizes_is_one_call_for_each_size():
     sizes = [(5, 5), (5, 6), (5, 5), (4, 5)]
     problems = [
@@ -409,7 +435,7 @@ def test_requests_keep_source_and_target_apart(process, monkeypatch):
 
 
 def test_quick_problems_are_generated_in_the_same_thread(monkeypatch):
-    threads, clock = [], iter([0.0, 0.009, 0.0, 0.01, 0.0, 0.0])
+    threads, clock = [], iter([5.0, 5.009, 0.0, 0.01, 0.0, 0.0])
 
     def problem(group, key):
         threads.append(threading.current_thread() is threading.main_thread())

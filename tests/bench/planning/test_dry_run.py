@@ -12,6 +12,7 @@ from bench.cli import main
 from bench.planning.dry_run import (
     RecordedTimes,
     Sample,
+    _csv_rows,
     estimate_times,
     format_time,
     plan,
@@ -207,3 +208,8 @@ def test_a_plan_has_a_line_for_each_group_and_method_and_the_sums(given):
     ]  # fmt: skip
     assert lines[9] == "timing    8 calls per method after a warm-up, at most 2.5 s per method"
     assert lines[10].startswith("time      about ") and len(lines) == 11
+
+
+def test_a_line_end_within_a_field_of_a_table_is_kept(tmp_path):
+    (tmp_path / "a.csv").write_bytes('method,points\n"a\r\nb ×",5\r\n'.encode())
+    assert _csv_rows(tmp_path / "a.csv") == [{"method": "a\r\nb ×", "points": "5"}]

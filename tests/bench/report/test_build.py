@@ -71,6 +71,25 @@ def test_a_group_counts_as_evaluated_if_any_of_its_methods_was_run(synthetic, tm
     assert len(made.groups) == 1 and len(made.evaluated) == evaluated
 
 
+@pytest.mark.parametrize("against", [False, True])
+def test_the_numbers_of_the_paper_stand_beside_ours_only_if_asked(synthetic, tmp_path, monkeypatch, against):
+    """Those of a group in its own tables: by method, and by category."""
+    loaded = as_loaded(*synthetic)
+    options = Options(CRITERION, against, tmp_path, tmp_path / "reports")
+    made = build._Report(
+        loaded, aggregate.tables(loaded, CRITERION), ProblemReplay(loaded, Catalog.of(tmp_path)), options
+    )
+    given = []
+    monkeypatch.setattr(build.paper, "beside", lambda *what: {("m", *what): "number"})
+    monkeypatch.setattr(build.paper, "paper_tables", lambda *_: {})
+    monkeypatch.setattr(build.tables, "summary_table", lambda g, a, b, c, theirs, d: given.append((g, theirs)))
+    monkeypatch.setattr(build.tables, "category_table", lambda g, a, b, theirs, c: given.append((g, theirs)))
+    made.tables  # noqa: B018
+    groups = [(g, {("m", g): "number"} if against else {}) for g in made.groups]
+    groups += [(g, {("m", g, "category"): "number"} if against else {}) for g in made.compared]
+    assert given == groups and len(made.compared) == 1
+
+
 def test_two_reports_of_one_run_are_the_same_bytes(written, synthetic, tmp_path, monkeypatch):
     """The first is drawn by several processes, the other by this one."""
     monkeypatch.setattr(jobs, "MAX_SERIAL_FIGURES", 10**6)

@@ -93,3 +93,27 @@ def test_infinity_and_the_largest_number_differ(tmp_path, values):
     (tmp_path / "a.csv").write_bytes(csv_text(pd.DataFrame({"x": values, "y": values})))
     read = pd.read_csv(tmp_path / "a.csv")
     np.testing.assert_array_equal(read["x"], values)
+
+
+@pytest.mark.parametrize("text", [*TEXTS, "\ttab", "\rreturn", "+1", "-1e5", "=", "''x", "+"])
+def test_names_and_texts_are_guarded_if_they_begin_like_a_formula_and_are_no_numbers(tmp_path, text):
+    formula = text[0] in "=+-@\t\r'" and text not in ("-0.5", "+1", "-1e5")
+    assert csv_writer.guarded(text) == ("'" if formula else "") + text
+    assert csv_writer.unguarded(csv_writer.guarded(text)) == text
+    assert csv_writer.unguarded(f"'a{text}") == f"'a{text}", "of a table that was not guarded"
+    (tmp_path / "a.csv").write_bytes(csv_text(pd.DataFrame({text: ["x", None], "n": [1, 2]})))
+    read = read_csv(tmp_path / "a.csv")
+    if "\r" not in text:  # which pandas reads as the end of a line unless it is quoted
+        assert list(read.columns) == [text, "n"]
+    assert read.iloc[:, 0].tolist()[0] == "x" and read.iloc[:, 0].isna().tolist() == [False, True]
+    assert read["n"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("rows", [99, 100, 101, 800])
+@pytest.mark.parametrize("different", [1, 12, 13, 100])
+def test_columns_that_repeat_are_written_as_others(rows, different):
+    words = [f"w{i % different}" if i % 7 else None for i in range(rows)]
+    frame = pd.DataFrame({"a": pd.Series(words, dtype=object), "b": np.arange(rows) % different, "c": words[::-1]})
+    lines = csv_text(frame).decode().splitlines()
+    expected = [f"{words[i] or ''},{i % different},{words[rows - 1 - i] or ''}" for i in range(rows)]
+    assert lines == ["a,b,c", *expected]

@@ -537,3 +537,127 @@ def test_skipped_outcomes_are_neither_finished_nor_outcomes_of_their_method(reco
         record.add_outcomes([Outcome(method, "p0", status)], "global", GROUP)
     assert record.methods_with_outcomes() == {"a", "c"}
     assert record.finished_keys("accuracy") == {("a", "p0", 0), ("c", "p0", 0)} and not record.finished_keys("timing")
+
+
+def test_outcomes_are_committed_after_an_interval_of_work_or_time_with_their_problems(record, monkeypatch):
+    """A clock that only the test advances; the interval begins anew with each commit."""
+    now, commits, waiting = [50.0], [], []
+    monkeypatch.setattr(database.time, "monotonic", lambda: now[0])
+    buffer = OutcomeBuffer(record, lambda n, what: commits.append((n, what)))
+    steps = [(0.0, 400, False), (0.9, 500, False), (0.1, 99, False), (0.0, 1, True)]  # 1 s of work
+    steps += [(1.0, 0, False), (0.001, 0, True), (0.9, 999, False), (0.0, 1, True), (0.9, 0, False)]  # more than 1 s
+    for number, (seconds, ms, due) in enumerate(steps):
+        now[0] += seconds
+        given = [Outcome("m", f"{number} {i}", "ok", time_ms=ms / (1 + due)) for i in range(1 + due)]
+        waiting += given
+        buffer.add(given, "global", GROUP, str(number), [(f"p{number}", *[None] * (len(database.PROBLEM) - 1))])
+        assert commits == ([(len(waiting), str(number))] if due else []), number
+        if due:
+            assert record.known_problems().keys() == {f"p{i}" for i in range(number + 1)}
+            commits.clear()
+            waiting.clear()
+    for expected in ([(1, "")], []):  # nothing is committed twice
+        with buffer:
+            pass
+        assert commits == expected and len(record.known_problems()) == len(steps)
+        commits.clear()
+
+
+def test_rows_are_stored_together_or_not_at_all(record):
+    record.add_rows(ResultsDatabase.rows(outcomes(1, 1.0), "global", GROUP))
+    row = ResultsDatabase.rows(outcomes(1, 1.0, "n"), "global", GROUP)[0]
+    with pytest.raises(sqlite3.ProgrammingError):
+        record.add_rows([row, row[:-1]], [("p", *[None] * (len(database.PROBLEM) - 1))])
+    assert on_disk(record) == 1 and not record.known_problems()
+
+
+def test_columns_of_later_versions_are_read_with_their_defaults_and_nothing_is_written(tmp_path):
+    file = tmp_path / "old.sqlite"
+    with contextlib.closing(sqlite3.connect(file)) as db, db:
+        for table, text in zip(("problems", "outcomes"), EARLIER[2], strict=True):
+            db.execute(f"CREATE TABLE {table} ({text})")
+        db.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT)")
+        db.execute("INSERT INTO outcomes (method, status) VALUES ('m', 'ok')")
+        db.execute("INSERT INTO problems (problem, information) VALUES ('p', x'07')")
+    before = tree(tmp_path)
+    with contextlib.closing(database.open_to_read(file)) as db:
+        assert db.execute("SELECT method, batch, gpu_memory_mb, machine FROM outcomes").fetchall() == [
+            ("m", 1, None, "")
+        ]
+        assert db.execute("SELECT problem, information, moments FROM problems").fetchall() == [("p", b"\x07", None)]
+        assert tree(tmp_path) == before
+    with contextlib.closing(ResultsDatabase(file)) as opened:  # which adds them
+        opened.add_outcomes([Outcome("n", "p", "ok", batch=3)], "global", GROUP)
+        columns = "SELECT method, batch, gpu_memory_mb, machine FROM outcomes"
+        assert opened.db.execute(columns).fetchall() == [("m", 1, None, ""), ("n", 3, None, "")]
+        assert opened.db.execute("PRAGMA user_version").fetchone() == (database.SCHEMA,)
+        assert opened.db.execute("PRAGMA application_id").fetchone() == (database.APPLICATION_ID,)
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_a_file_is_declared_immutable_unless_a_run_may_be_writing_to_it(tmp_path, monkeypatch, log):
+    opened, file = [], tmp_path / "a b.sqlite"
+    monkeypatch.setattr(database.sqlite3, "connect", lambda *given, **how: opened.append((given, how)))
+    if log:
+        (tmp_path / "a b.sqlite-wal").touch()
+    database._read_only(file)
+    (((uri,), how),) = opened
+    assert uri == f"{file.as_uri()}?mode=ro{'' if log else '&immutable=1'}" and "a%20b" in uri
+    assert how == {"uri": True, "timeout": 30}
+
+
+def test_a_file_without_tables_has_no_values(tmp_path):
+    file = tmp_path / "record.sqlite"
+    script(file, f"PRAGMA application_id = {database.APPLICATION_ID}")
+    with contextlib.closing(ResultsDatabase(file, read_only=True)) as opened:
+        assert opened.get("run") is None
+    assert database.file_kind(file) is database.FileKind.EMPTY
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"), [(0, "RESULTS"), (database.SCHEMA, "RESULTS"), (database.SCHEMA + 1, "LATER")]
+)
+def test_a_version_above_ours_is_a_later_one(tmp_path, version, kind):
+    file = tmp_path / "record.sqlite"
+    ResultsDatabase(file).close()
+    script(file, f"PRAGMA user_version = {version}")
+    assert database.file_kind(file) is database.FileKind[kind]
+
+
+@pytest.mark.parametrize("new_folder", [True, False])
+@pytest.mark.parametrize("new_file", [True, False])
+def test_a_database_that_cannot_be_opened_is_removed_if_it_is_new(tmp_path, monkeypatch, new_folder, new_file):
+    folder = tmp_path if not (new_folder and new_file) else tmp_path / "new"
+    file = folder / "record.sqlite"
+    if not new_file:
+        ResultsDatabase(file).close()
+
+    def refuse(path):
+        for end in ("", "-wal", "-shm", "-journal"):
+            path.with_name(path.name + end).touch()
+        raise sqlite3.OperationalError("x")
+
+    monkeypatch.setattr(database, "_open_to_write", refuse)
+    with pytest.raises(sqlite3.OperationalError):
+        ResultsDatabase(file)
+    assert folder.exists() == (folder is tmp_path) and file.exists() != new_file
+    assert not new_file or not list(tmp_path.iterdir())
+
+
+def test_texts_of_methods_and_of_facts_are_cleaned_before_they_are_stored(record):
+    outcome = Outcome("m", "p", "error", message="a\nb\x1b[31m", stages={"s": float("nan")}, notes={"n\n": 2**70})
+    record.add_outcomes([outcome], "global", GROUP)
+    message, stages, notes = record.db.execute("SELECT message, stages, notes FROM outcomes").fetchone()
+    assert message == "a b" and np.isnan(json.loads(stages)["s"]) and json.loads(notes) == {"n ": 2.0**70}
+    long = "x" * 500_000
+    record.put("command", {"text": long, "more": 3 * long})
+    stored = record.get("command")
+    assert stored["text"] == long and len(stored["more"]) == database.MAX_FACT
+
+
+@pytest.mark.parametrize("layout", [np.asfortranarray, np.ascontiguousarray, np.float32, lambda T: T[:, ::-1][:, ::-1]])
+def test_a_pose_is_stored_row_by_row_whatever_its_layout(record, layout):
+    pose = layout(np.arange(16.0).reshape(4, 4))
+    record.add_outcomes([Outcome("m", "p", "ok", pose=pose)], "global", GROUP)
+    (stored,) = record.db.execute("SELECT pose FROM outcomes").fetchone()
+    assert np.frombuffer(stored).tolist() == list(range(16))

@@ -7,14 +7,19 @@ from bench.storage import evaluation_points as stored
 from common.moments import moments
 
 
-@pytest.mark.parametrize("sizes", [[500, 500], [500, 60, 2, 500]])
+@pytest.mark.parametrize("sizes", [[500, 500], [500, 60, 2, 500], [99, 100, 101], [1, 3, 1]])
 def test_points_of_this_and_of_earlier_versions_give_the_same_moments(sizes):
     draw = np.random.default_rng(0)
     clouds = [draw.normal(size=(n, 3)).astype(np.float32) for n in sizes]
     new = stored.decode(*zip(*map(stored.encode, clouds), strict=True))
     old = stored.decode([cloud.tobytes() for cloud in clouds], [None] * len(clouds))
-    for (mean, root), first, count in (new, old):
-        assert count.tolist() == sizes
+    mixed = stored.decode(
+        [stored.encode(c)[0] if i % 2 else c.tobytes() for i, c in enumerate(clouds)],
+        [stored.encode(c)[1] if i % 2 else None for i, c in enumerate(clouds)],
+    )
+    for (mean, root), first, count in (new, old, mixed):
+        assert count.tolist() == sizes and first.shape == (len(sizes), 100, 3)
+        assert mean.flags.writeable and root.flags.writeable
         for i, cloud in enumerate(clouds):
             expected = moments(cloud)
             np.testing.assert_allclose(mean[i], expected.mean, rtol=1e-14)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bench.storage.pose import pose_fault, translation_fault
+from bench.storage.pose import names_fix, pose_fault, translation_fault
 from methods.base import rigid
 
 R = np.array([[0.0, -1, 0], [1, 0, 0], [0, 0, 1]])
@@ -82,3 +82,27 @@ def test_the_fault_is_named_from_the_tolerance_on(share, rigid):
     assert ("it scales by 2.0004;" in pose_fault(nearly)) == rigid
     mirrored = linear(2 * np.diag([1, 1, -1 - share * 0.74e-3]))
     assert ("it scales by 2.0004 and is a reflection" in pose_fault(mirrored)) == rigid
+
+
+@pytest.mark.parametrize(
+    ("pose", "named"),
+    [
+        ((R, T[:3, 3]), True),
+        (None, False),
+        (T + 0j, True),
+        (T[:3], True),
+        (R, True),
+        (T[None], True),
+        (T[0], False),
+        (T * np.nan, False),
+        (linear(0.98), True),
+        (linear(np.diag([1, 1, -1])), True),
+        (linear(np.diag([1, 1, 0.9])), True),
+        (T.T, True),
+        (T + np.diag([0, 0, 0, 1]), False),
+        (linear(np.diag([2, 2, -2])), False),
+    ],
+)
+def test_it_is_known_whether_a_fault_names_its_fix(pose, named):
+    """Where none is named, `bench.py check` adds what a pose is."""
+    assert names_fix(pose_fault(pose)) == named

@@ -91,3 +91,17 @@ def test_version_1_4_counts_in_64_bits_unless_that_is_zero_and_later_versions_ma
     assert points(data) == 40, "the 64 bits count"
     data[247:255] = bytes(8)
     assert points(data) == 7, "unless they are 0"
+
+
+@pytest.mark.parametrize(("more", "refused"), [(0, False), (1, True)])
+@pytest.mark.parametrize("padding", [0, 53, 54])
+def test_as_many_records_as_the_file_has_room_for_may_be_declared(tmp_path, more, refused, padding):
+    """A record has 54 bytes at least."""
+    data = bytearray(las() + bytes(padding))
+    data[100:104] = (len(data) // 54 + more).to_bytes(4, "little")
+    (tmp_path / "a.las").write_bytes(data)
+    if refused:
+        with pytest.raises(MalformedFile, match="variable length records, more than the file can hold"):
+            read_las(tmp_path / "a.las")
+    else:
+        assert len(read_las(tmp_path / "a.las").points) == 40

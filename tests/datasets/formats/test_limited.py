@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from common.errors import MalformedFile
-from datasets.formats import limited
+from datasets.formats import limited, server
 from datasets.formats.geometry import Geometry, cloud
 from datasets.formats.text import NoTable
 
@@ -98,3 +98,17 @@ def test_an_error_of_the_child_has_its_class_and_its_message_a_fix(file, monkeyp
     assert limited.with_fix(raised.value, "fix it") == "is odd; fix it"
     assert limited.with_fix(ValueError("bad\n \x1b; save it"), "fix it") == "bad ?; save it"
     assert limited.with_fix(ValueError("x" * 400), "f") == "x" * 300 + "; f"
+
+
+@pytest.mark.parametrize(("seconds", "alarm"), [(0.5, 5), (2.9, 7), (60, 65)])
+def test_the_child_ends_itself_some_seconds_after_the_limit_and_dumps_no_memory(monkeypatch, seconds, alarm):
+    import resource
+
+    set_to = {}
+    monkeypatch.setattr(server.signal, "alarm", lambda after: set_to.update(alarm=after))
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (7, 9))
+    monkeypatch.setattr(resource, "setrlimit", lambda kind, limits: set_to.update({kind: limits}))
+    server._limit(seconds, 12345)
+    assert set_to == {"alarm": alarm, resource.RLIMIT_AS: (12345, 9), resource.RLIMIT_CORE: (0, 9)}
+    monkeypatch.setattr(resource, "setrlimit", lambda *_: (_ for _ in ()).throw(ValueError("not allowed")))
+    server._limit(seconds, 12345)

@@ -134,3 +134,10 @@ def test_homogeneous_points_in_columns_lose_their_ones_and_poses_are_refused():
             _as_table(pose)
     stretched = np.diag([1.03, 1, 1])
     np.testing.assert_array_equal(_as_table(stretched), stretched)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
+@pytest.mark.filterwarnings("error")
+def test_a_matrix_with_values_beyond_all_bounds_is_no_rotation(value):
+    array = np.full((3, 3), value)
+    np.testing.assert_array_equal(_as_table(array), array)

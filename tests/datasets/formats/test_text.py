@@ -118,6 +118,8 @@ def test_what_is_ambiguous_or_no_table_is_refused_with_the_reason(tmp_path, text
         ("0,31,0,x5,1,205", False),
         ("0,310,0,-25,1,205", False),
         ("0,310,0,0,1,0", True),
+        ("0, 31 ,0, 25 ,1, 205 ", True),
+        ("0, ,0,255", False),
     ],
 )
 def test_numbers_between_commas_look_like_decimals_if_one_is_long_or_begins_with_zero(row, decimals):

@@ -1,5 +1,7 @@
 """Matches by learned descriptors, with weights that were never trained."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -141,3 +143,23 @@ def test_both_features_add_the_matches_of_fpfh(weights, pair, monkeypatch):
 def test_both_features_are_for_methods_on_compatible_matches():
     with pytest.raises(InputError, match="features 'both'"):
         build("fgr[features=both]")
+
+
+@pytest.mark.parametrize("layout", ["right", "strided", "float64"])
+def test_moments_are_written_only_to_contiguous_float32(layout):
+    """The kernel writes without knowing the layout."""
+    calls, keys = [], np.eye(3)
+    kernel = SimpleNamespace(descriptor_moments=lambda *given: calls.append(given))
+    result = np.zeros((3, 2, 4, 5), np.float64 if layout == "float64" else np.float32)
+    result = result[..., ::2] if layout == "strided" else result
+    arguments = kernel, keys, keys, keys, np.ones((7, 3)), 0.5, 9, result
+    if layout == "right":
+        native.write_moments(*arguments)
+        ((*_, count, _, support, radius, most, stride, _),) = calls
+        assert (count, support, radius, most, stride) == (3, 7, 0.5, 9, 40)
+        native.write_moments(*arguments[:-1], result[:, :1])  # a part of each key's moments, with the same stride
+        assert calls[1][-2] == 40
+    else:
+        with pytest.raises(ValueError, match="not contiguous float32"):
+            native.write_moments(*arguments)
+        assert not calls

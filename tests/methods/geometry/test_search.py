@@ -167,3 +167,17 @@ def test_results_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> No
         results.append((pair.refine(starts(), 0.9), pair.target.field(24, HALF, CAP)))
     for one, other in zip(*results, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_views_and_fits_of_the_kernel_are_those_of_numpy_in_both_directions() -> None:
+    """Of clouds of other sizes and shapes, depth maps of each, and more poses than one."""
+    if native.library() is None:
+        pytest.skip("the kernel cannot be had here")
+    clouds = lumpy(300), 0.7 * moved(lumpy(150, 1), pose(1, 0.2))
+    pairs = [Pair(*(Cloud(c, use_kernel=kernel) for c in clouds), most=120) for kernel in (True, False)]
+    depths = tuple(Cloud(c).depth(48, 1.6, 0.06) for c in clouds)
+    ours, theirs = (pair.views(starts(), depths, 1.6, 0.08) for pair in pairs)
+    np.testing.assert_allclose(ours, theirs, atol=2 / 120)
+    assert np.abs(theirs[:, 0] - theirs[:, 1]).max() > 0.1 and (theirs.std(axis=0) > 0.01).sum() >= 4
+    ours, theirs = (pair.fits(starts(), 0.8, 0.1) for pair in pairs)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4)

@@ -13,6 +13,7 @@ import torch
 from common.errors import InputError
 from methods.base import NoSolution, Unavailable
 from methods.dcp import Dcp, DcpSmall, DcpSmallEuler45
+from methods.learned import base as module
 from methods.learned.weights import choose
 from methods.nn.dcp import DcpConfig, DcpNet
 from tests.catalog import build
@@ -102,3 +103,75 @@ def test_without_weights_it_is_unavailable_with_the_command(tmp_path: Path, monk
     for cls, hint in ((Dcp, "train dcp --dataset"), (DcpSmallEuler45, "train dcp_small .*--sampler euler45")):
         with pytest.raises(Unavailable, match=hint):
             cls.check_available()
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_is_not_finite_is_refused_without_a_warning_and_no_pose_is_changed(tiny: DcpSmall) -> None:
+    cloud = tensor_pair(60, 60)[0][0].numpy().astype(np.float64)
+    for value in (np.nan, np.inf):
+        for row in (0, 59):
+            bad = cloud.copy()
+            bad[row, 1] = value
+            bad[row, 2] = -value
+            for pair in ((bad, cloud), (cloud, bad)):
+                with pytest.raises(NoSolution, match="a coordinate is not finite"):
+                    tiny.normalise(*pair)
+    pair, T = tiny.normalise(5 * cloud, cloud + 1), np.eye(4)
+    moved = pair.denormalise(T)
+    assert np.array_equal(T, np.eye(4)) and np.allclose(moved[:3, 3], 1 + cloud.mean(0) - 5 * cloud.mean(0))
+    spoilt = T.copy()
+    spoilt[1, 3] = np.nan
+    with pytest.raises(NoSolution, match="the network's pose is not finite"):
+        pair.denormalise(spoilt)
+
+
+def test_weights_are_chosen_by_the_name_the_domain_and_what_they_were_trained_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[tuple] = []
+    (tmp_path / "w.safetensors").write_bytes(b"weights")
+    monkeypatch.setattr(module, "choose", lambda *given: asked.append(given) or tmp_path / "w.safetensors")
+    monkeypatch.setattr(DcpSmallEuler45, "load", classmethod(lambda cls, file: ("network", file)))
+    method = DcpSmallEuler45(training="partial")
+    method.begin(0)
+    assert method.network_for("rooms/first3") == ("network", tmp_path / "w.safetensors")
+    assert asked == [("dcp_small", "rooms/first3", "partial", module.WEIGHTS_FOLDER, "euler45")]
+    digest = hashlib.sha256(b"weights").hexdigest()
+    assert method.scratch.notes == {"weights": "w.safetensors", "sha256": digest}
+    seen: list[tuple] = []
+    monkeypatch.setattr(module, "available", lambda *given: seen.append(given) or {})
+    with pytest.raises(Unavailable, match=r"train dcp_small --dataset shapes40 --condition noisy --sampler euler45$"):
+        DcpSmallEuler45.check_available()
+    assert seen == [("dcp_small", "euler45", module.WEIGHTS_FOLDER)]
+
+
+def test_a_setup_leaves_the_global_generator_and_prepares_for_inference(tiny: DcpSmall) -> None:
+    torch.manual_seed(5)
+    before = torch.random.get_rng_state()
+    method = DcpSmall(weights=tiny.weights)
+    method.setup("cpu", 0, "shapes40")
+    assert torch.equal(before, torch.random.get_rng_state())
+    assert not method.state["net"].training and method.state["device"] == "cpu"
+    state, again = tiny.state["net"].state_dict(), method.state["net"].state_dict()
+    assert all(torch.equal(state[name], again[name]) for name in state)
+
+
+def test_values_of_a_configuration_are_those_of_its_choices() -> None:
+    config_type = type("Config", (), {"CHOICES": {"kind": ("a", "b")}, "__dataclass_fields__": {"kind": 1, "size": 2}})
+    cls = type(
+        "Net", (module.Trained,), {"trained": "m", "network_type": lambda: SimpleNamespace(config_type=config_type)}
+    )
+    for config, says in (
+        ({"kind": "a"}, None),
+        ({"kind": "b", "size": [1, 2]}, None),
+        ({"size": 3}, None),
+        ({"kind": "c"}, "field 'config.kind' is 'c', not a or b"),
+        ({"z": 1, "y": 2}, "field 'config.y' is unknown"),
+    ):
+        card = SimpleNamespace(method="m", config=config)
+        if says:
+            with pytest.raises(InputError, match=says):
+                cls.checked_config(Path("w"), card)
+        else:
+            tuples = {name: tuple(v) if isinstance(v, list) else v for name, v in config.items()}
+            assert cls.checked_config(Path("w"), card) == tuples

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -96,3 +98,70 @@ def test_the_gaussians_shown_are_those_of_the_shares_and_move_with_the_cloud() -
     variances = (plain.shares * apart).sum(axis=0) / plain.shares.sum(axis=0) / 3
     assert np.allclose(plain.radii, np.sqrt(variances), atol=1e-2)
     assert np.allclose(other.means, plain.means @ T[:3, :3].T + T[:3, 3], atol=1e-2)
+
+
+@pytest.mark.parametrize("untrained", [False, True])
+@pytest.mark.parametrize("features", ["rri", "xyz"])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_setup_converts_the_backbone_and_notes_what_it_uses(
+    monkeypatch: pytest.MonkeyPatch, precision: str, features: str, untrained: bool
+) -> None:
+    """The implementation of the features counts for rotation-invariant ones alone."""
+    done: list[str] = []
+
+    class Net(torch.nn.Module):
+        config = SimpleNamespace(features=features, k=7)
+        backbone = SimpleNamespace(quantise=lambda: done.append("int8"), to_bfloat16=lambda: done.append("bfloat16"))
+
+    monkeypatch.setattr(gmr, "usable_precision", lambda narrowest, device: f"{narrowest}" if device == "cpu" else "")
+    monkeypatch.setattr("methods.nn.rri.implementation", lambda device, k: f"{device} {k}")
+    monkeypatch.setattr(gmr.GmrMethod, "network_for", lambda self, domain: Net())
+    method = gmr.GmrMethod(precision=precision, untrained=untrained)
+    method.begin(0)
+    method.setup("cpu", 0, "d")
+    used = "float32" if untrained else precision
+    assert done == ([] if used == "float32" else [used]) and method.state["device"] == "cpu"
+    assert method.scratch.notes == {"precision": used} | ({"features": "cpu 7"} if features == "rri" else {})
+    assert not method.state["net"].training
+
+
+def test_results_of_a_batch_belong_to_its_pairs_and_the_control_takes_one_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A pair that is refused takes no pose; a pose that is not finite is a reason for that pair alone."""
+    batches: list[int] = []
+
+    def poses(self: gmr.GmrMethod, sources: list[torch.Tensor], targets: list[torch.Tensor]) -> np.ndarray:
+        batches.append(len(sources))
+        T = np.tile(np.eye(4), (len(sources), 1, 1))
+        T[:, 0, 3] = [float(t.std() / s.std()) for s, t in zip(sources, targets, strict=True)]
+        T[T[:, 0, 3] > 3] = np.nan
+        return T
+
+    monkeypatch.setattr(gmr.GmrMethod, "poses", poses)
+    clouds = [blob(30, seed) for seed in range(5)]
+    targets = [clouds[0], np.full_like(clouds[1], np.nan), 5 * clouds[2], clouds[3], 0.5 * clouds[4]]
+    for untrained in (False, True):
+        method = gmr.GmrMethod(untrained=untrained)
+        method.state.update(net=SimpleNamespace(config=SimpleNamespace(least_points=3)), device="cpu")
+        batches.clear()
+        results = method.register_batch(clouds, targets)
+        assert batches == ([1] * 4 if untrained else [4])
+        kinds = [str(r) if isinstance(r, NoSolution) else "" for r in results]
+        assert kinds == ["", "a coordinate is not finite", "the network's pose is not finite", "", ""]
+        for row in (0, 3, 4):
+            alone = method.register(clouds[row], targets[row])
+            np.testing.assert_allclose(results[row], alone)
+        assert not np.allclose(results[0], results[4])  # type: ignore[arg-type]
+    batches.clear()
+    assert len(gmr.GmrMethod._register_all(method, clouds[:1], targets[1:2])) == 1 and batches == []
+    with pytest.raises(NoSolution, match="a coordinate is not finite"):
+        method.register(clouds[0], targets[1])
+
+
+def test_assignments_are_those_of_the_source_and_of_the_target() -> None:
+    clouds = [torch.from_numpy(blob(n, seed))[None] for n, seed in ((30, 0), (40, 1))]
+    method = gmr.GmrMethod()
+    method.state["net"] = type("Net", (), {"features": lambda self, x: x + 1, "__call__": lambda self, x: 2 * x})()
+    for found, cloud in zip(method.assignments(*clouds), clouds, strict=True):
+        assert torch.equal(found, 2 * (cloud + 1))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,14 +17,14 @@ import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from scipy.spatial.transform import Rotation
 
 from common.errors import InputError
 from methods.deepgmr import DeepGMR
 from methods.learned import training
 from methods.learned.training import Trainer, rmse, train
-from methods.learned.training_config import Settings, command_of
+from methods.learned.training_config import Settings, add_arguments, command_of, settings_of
 from methods.learned.training_data import Batch, collate, generate
 from tests.catalog import build, open_data
 from tests.methods.clouds import tensor_pair
@@ -64,6 +66,12 @@ def settings(data: Path) -> Settings:
         validate_every=2,
         validation=3,
     )
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return parser.parse_args(words)
 
 
 def run(settings: Settings, folder: Path) -> Path:
@@ -315,3 +323,182 @@ def test_validation_problems_have_the_last_size_and_come_from_the_held_out_part(
     np.testing.assert_array_equal(torch.cat([batch.T_true for batch in batches]), expected)
     sizes = [training.points_at(trainer.settings, step) for step in range(9)]
     assert sizes == [33, 33, 33, 64, 64, 64, 40, 40, 40]
+
+
+TINY = Settings("pointnetlk_small", steps=7, batch=3, points=(32, 48), validate_every=3, precision="float32")
+
+
+@pytest.mark.parametrize("steps", [3, 7, 99])
+def test_the_learning_rate_is_highest_after_a_fifth_of_the_steps(steps: int) -> None:
+    """Or after the first step, if a fifth is less than one; schedules of fewer than three steps are those of three."""
+    trainer = Trainer(replace(TINY, steps=steps))
+    rates = []
+    for _ in range(steps):
+        trainer.optimiser.step()
+        trainer.schedule.step()
+        rates.append(trainer.optimiser.param_groups[0]["lr"])
+    assert int(np.argmax(rates)) + 1 == max(1, round(0.2 * (steps + 1)) - 1)
+
+
+@pytest.mark.parametrize(("losses", "lr"), [([1.0] * 11, 1e-3), ([1.0] * 12, 5e-4), ([1.0] * 23, 2.5e-4)])
+def test_the_rate_is_halved_after_more_than_ten_validations_without_a_lower_loss(
+    losses: list[float], lr: float
+) -> None:
+    trainer = Trainer(replace(TINY, schedule="plateau", lr=1e-3))
+    for loss in losses:
+        trainer.schedule.step(loss)
+    assert trainer.optimiser.param_groups[0]["lr"] == pytest.approx(lr)
+
+
+def test_initial_weights_depend_on_the_seed_alone() -> None:
+    def weights(**changes: object) -> torch.Tensor:
+        torch.rand(5)
+        return torch.cat([p.flatten() for p in Trainer(replace(TINY, **changes)).network.parameters()])  # type: ignore[arg-type]
+
+    first = weights()
+    assert torch.equal(first, weights(threads=2, lr=0.1)) and torch.get_num_threads() == 2
+    assert not torch.equal(first, weights(seed=1)) and torch.get_num_threads() == 1
+
+
+def test_weights_of_a_part_begin_that_part_and_leave_the_others_as_drawn(tmp_path: Path) -> None:
+    fresh = Trainer(TINY).network.state_dict()
+    part = {name: torch.full_like(value, 0.5) for name, value in list(fresh.items())[:2]}
+    save_file(part, tmp_path / "part.safetensors")
+    begun = Trainer(replace(TINY, start=str(tmp_path / "part.safetensors"))).network.state_dict()
+    assert all(torch.equal(begun[name], part.get(name, fresh[name])) for name in fresh)
+
+
+def test_a_state_restores_every_field_and_is_refused_by_other_settings(tmp_path: Path) -> None:
+    trainer, other = Trainer(TINY), Trainer(TINY)
+    for batch in batches_of(trainer, (2, 2)):
+        trainer.step(batch)
+    trainer.seconds, trainer.curve = 12.5, [{"step": 2.0}]
+    other.restore(trainer.state(), tmp_path)
+    assert (other.done, other.seconds, other.recent, other.curve) == (2, 12.5, trainer.recent, [{"step": 2.0}])
+    for part in ("network", "optimiser", "schedule"):
+        assert str(getattr(other, part).state_dict()) == str(getattr(trainer, part).state_dict())
+    with pytest.raises(InputError, match=r"field 'settings' is of `bench\.py train .*--seed 0"):
+        Trainer(replace(TINY, seed=1)).restore(trainer.state(), tmp_path)
+
+
+class Objects:
+    """What the loop needs of a data set."""
+
+    def __init__(self, fixed_points: int | None) -> None:
+        self.fixed_points = fixed_points
+
+
+@pytest.mark.parametrize(
+    ("points", "condition", "fixed", "message"),
+    [
+        ((21, 30), "noisy", None, None),
+        ((30, 20), "noisy", None, "--points 20: .* need 21 or more"),
+        ((21, 64), "noisy", 64, None),
+        ((64, 21), "noisy", 63, "--points 64: noisy takes 64 points of an object, shapes40 has 63"),
+        ((32, 21), "resampled", 64, None),
+        ((33, 21), "resampled", 64, "--points 33: resampled takes 66 points"),
+        ((21, 30), "real", None, "--condition real: does not fit shapes40"),
+    ],
+)
+def test_sizes_of_clouds_are_those_that_the_features_and_the_objects_allow(
+    points: tuple[int, ...], condition: str, fixed: int | None, message: str | None
+) -> None:
+    wanted = replace(TINY, points=points, condition=condition)
+    if message:
+        with pytest.raises(InputError, match=message):
+            training._check_points(wanted, Objects(fixed), 21)  # type: ignore[arg-type]
+    else:
+        training._check_points(wanted, Objects(fixed), 21)  # type: ignore[arg-type]
+
+
+def test_pairs_have_the_condition_real_and_any_size() -> None:
+    rooms = open_data("rooms")
+    training._check_points(replace(TINY, dataset="rooms", condition="real", points=(10**9,)), rooms, 21)
+    with pytest.raises(InputError, match="--condition noisy: does not fit rooms"):
+        training._check_points(replace(TINY, dataset="rooms", condition="noisy"), rooms, 21)
+
+
+def test_the_loop_draws_each_step_its_problems_and_validates_and_saves_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock that a step advances by 10 s: checkpoints are due after more than 20 s, and at the end."""
+    trainer, now, events = Trainer(TINY), [100.0], []
+    trainer.done, trainer.seconds = 1, 5.0
+    whole = open_data("shapes40")
+    monkeypatch.setattr(training.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(
+        training,
+        "generate",
+        lambda part, settings, points, first, count: events.append(("draw", part, points, first, count)) or [],
+    )
+    monkeypatch.setattr(training, "collate", lambda network, problems, device: (network, problems, device))
+    monkeypatch.setattr(training, "prefetch", lambda make, first, last: map(make, range(first, last)))
+
+    def step(batch: object) -> None:
+        assert batch == (trainer.network, [], "cpu") and float(torch.tensor(1e-40) * torch.tensor(1.0)) == 0
+        now[0] += 10
+        trainer.done += 1
+
+    monkeypatch.setattr(trainer, "step", step)
+    monkeypatch.setattr(trainer, "validate", lambda batches: events.append(("validate", batches)) or {})
+    monkeypatch.setattr(training, "_report", lambda trainer, row: events.append(("report", trainer.done, row)))
+    monkeypatch.setattr(training, "write_curve", lambda curve, file: events.append(("curve", file)))
+    monkeypatch.setattr(
+        training, "_save_checkpoint", lambda trainer, file: events.append(("save", trainer.done, trainer.seconds, file))
+    )
+    torch.set_flush_denormal(False)
+    training._loop(trainer, whole, ["held out"], tmp_path / "checkpoint.pt", 20.0)  # type: ignore[list-item]
+    expected: list[tuple] = []
+    for number in range(1, 7):
+        expected.append(("draw", whole, 32 if number < 4 else 48, 3 * number, 3))
+        done = number + 1
+        if done in (3, 6, 7):
+            expected += [("validate", ["held out"]), ("report", done, {}), ("curve", tmp_path / "curve.csv")]
+        if done in (4, 7):
+            expected.append(("save", done, 5.0 + 10 * number, tmp_path / "checkpoint.pt"))
+    assert events == expected
+
+
+@pytest.mark.parametrize("loss", [0.25, np.nan])
+def test_a_report_has_the_state_and_the_time_left(capsys: pytest.CaptureFixture[str], loss: float) -> None:
+    trainer = Trainer(TINY)
+    trainer.done, trainer.seconds = 5, 600.4
+    row = {"train_loss": 0.125, "validation_loss": loss, "validation_rmse": 0.5, "validation_recall": 0.75}
+    training._report(trainer, row)
+    validation = "validation loss 0.2500 rmse 0.5000 recall 0.750" if loss == 0.25 else "no validation"
+    title = "pointnetlk_small_shapes40_noisy"
+    assert capsys.readouterr().out == f"{title}  step 5/7  N 48  600 s  loss 0.1250  {validation}  4 min left\n"
+
+
+@pytest.mark.parametrize("variables", [{}, {"MALLOC_MMAP_THRESHOLD_": "1"}, training.MALLOC])
+def test_the_command_restarts_once_for_the_allocator_and_names_its_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variables: dict[str, str]
+) -> None:
+    events: list[tuple] = []
+
+    class Restarted(Exception):
+        """Raised where the process would be replaced."""
+
+    def execve(program: str, words: list[str], environment: dict[str, str]) -> None:
+        assert environment.items() >= training.MALLOC.items() and environment["KEPT"] == "1"
+        events.append((program, words))
+        raise Restarted
+
+    for name in training.MALLOC:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {**variables, "KEPT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(training.sys, "platform", "linux")
+    monkeypatch.setattr(training.sys, "orig_argv", ["python", "bench.py", "train", "x"])
+    monkeypatch.setattr(training.os, "execve", execve)
+    monkeypatch.setattr(training, "train", lambda *given: events.append(given))
+    options = parsed("pointnetlk_small", "--weights", str(tmp_path / "w"), "--checkpoints", str(tmp_path / "c"))
+    restarts = variables != training.MALLOC
+    with pytest.raises(Restarted) if restarts else nullcontext():
+        training.run(options)
+    title = "pointnetlk_small_shapes40_noisy"
+    usual = (settings_of(options), tmp_path / "c" / title, tmp_path / "w" / f"{title}.safetensors")
+    assert events == [(sys.executable, [sys.executable, "bench.py", "train", "x"]) if restarts else usual]
+    monkeypatch.setattr(training.sys, "platform", "darwin")
+    training.run(options)
+    assert events[-1] == usual

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -12,12 +14,15 @@ import torch
 from scipy.spatial import cKDTree
 
 from common.errors import InputError
-from datasets.base import PairSet
+from datasets.base import DataSet, PairSet
+from datasets.problems import ProblemKey
 from datasets.symmetry import members
+from methods.learned import training_data as module
 from methods.learned.training import build_network
 from methods.learned.training_config import Settings
 from methods.learned.training_data import (
     HOLD_EVERY,
+    Batch,
     PairPart,
     Part,
     _every_true_pose,
@@ -137,3 +142,117 @@ def test_parts_of_pairs_are_disjoint_and_every_turn_uses_each_pair_once() -> Non
     for turn in range(2):
         picks = [trained.pick(turn * len(trained) + k, 0) for k in range(len(trained))]
         assert sorted(picks) == list(range(len(trained))) != picks
+
+
+class Whole(DataSet):
+    """A data set with given labels of its train split, whose shapes are their numbers."""
+
+    categories = tuple("abcd")
+    fixed_points = 77
+
+    def __init__(self, labels: list[int] | None) -> None:
+        super().__init__()
+        self.given = labels
+
+    def labels(self, split: str) -> np.ndarray | None:
+        assert split == "train"
+        return None if self.given is None else np.array(self.given)
+
+    def point_counts(self, split: str) -> np.ndarray | None:
+        assert split == "train"
+        return None if self.given is None else 10 + np.arange(len(self.given))
+
+    def shape(self, split: str, index: int) -> tuple[str, int]:  # type: ignore[override]
+        return split, index
+
+
+@pytest.mark.parametrize("count", [0, 19, 20, 39, 45])
+def test_every_twentieth_object_is_held_out_with_its_label_and_size(count: int) -> None:
+    labels = [int(x) for x in np.random.default_rng(0).integers(0, 4, count)]
+    held = [19 + 20 * i for i in range(count // 20)]
+    for held_out in (True, False):
+        part = Part(Whole(labels), held_out)
+        rows = [i for i in range(count) if (i in held) == held_out]
+        assert [part.shape("test", i) for i in range(len(rows))] == [("train", row) for row in rows]
+        found, sizes = part.labels("test"), part.point_counts("test")
+        assert found is not None and found.tolist() == [labels[row] for row in rows]
+        assert sizes is not None and sizes.tolist() == [10 + row for row in rows]
+        assert part.categories == tuple("abcd") and part.fixed_points == 77
+        assert part.has_objects("noisy") == bool(rows)
+        assert part.has_objects("unseen") == any(labels[row] < 2 for row in rows)
+
+
+def test_a_split_without_end_has_its_held_out_objects_far_behind_the_others() -> None:
+    held, rest = (Part(Whole(None), held_out) for held_out in (True, False))
+    for index in (0, 5, 4 * 10**9):
+        assert rest.shape("test", index) == ("train", index)
+        assert held.shape("test", index) == ("train", 4 * 2**40 + index)
+    assert held.labels("train") is None and held.point_counts("train") is None
+    assert held.has_objects("noisy") and held.has_objects("unseen")
+
+
+@pytest.mark.parametrize(("count", "held"), [(2, 1), (19, 1), (39, 1), (40, 2), (60, 3)])
+def test_the_last_twentieth_of_pairs_is_held_out_one_at_least(count: int, held: int) -> None:
+    class Pairs(PairSet):
+        """Pairs that are their numbers."""
+
+        def __len__(self) -> int:
+            return count
+
+        def pair(self, row: int) -> int:  # type: ignore[override]
+            return row
+
+    whole = Pairs()
+    parts = [part_of(whole, held_out) for held_out in (False, True)]
+    pairs = [[part.pair(i) for i in range(len(part))] for part in parts]  # type: ignore[union-attr, arg-type]
+    assert pairs == [list(range(count - held)), list(range(count - held, count))]
+    picks = [[parts[0].pick(k, seed) for k in range(9)] for seed in (0, 0, 1)]  # type: ignore[union-attr]
+    assert picks[0] == picks[1] and (picks[0] != picks[2] or count == 2)
+
+
+def test_problems_are_those_of_the_settings_numbered_from_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "make_problem", lambda part, key: (part, key))
+    settings = Settings("deepgmr", dataset="d", condition="clean", seed=5, sampler="haar", points=(1, 2))
+    made = generate("part", settings, 33, 40, 3)  # type: ignore[arg-type]
+    assert made == [("part", ProblemKey("d", "clean", 33, 40 + i, 5, "train", "haar")) for i in range(3)]
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_a_batch_has_the_clouds_and_the_true_poses_of_its_problems(symmetric: bool) -> None:
+    problems = generate(Part(open_data("shapes40"), False), Settings("deepgmr"), 32, 0, 6)
+    seen = []
+
+    def prepare(source: torch.Tensor, target: torch.Tensor) -> str:
+        seen.append((source, target, torch.is_grad_enabled()))
+        return "prepared"
+
+    network = SimpleNamespace(config=SimpleNamespace(symmetric=symmetric), prepare=prepare)
+    batch = collate(network, problems, "cpu")  # type: ignore[arg-type]
+    assert batch.prepared == "prepared" and seen == [(batch.source, batch.target, False)]
+    for stacked, name in ((batch.source, "source"), (batch.target, "target")):
+        assert stacked.dtype == torch.float32
+        np.testing.assert_array_equal(stacked.numpy(), [getattr(problem, name) for problem in problems])
+    truths = batch.T_true.numpy()
+    poses = np.stack([problem.T_target_source for problem in problems])
+    np.testing.assert_allclose(truths[:, 0] if symmetric else truths, poses, atol=1e-12)
+    assert truths.dtype == np.float64 and truths.ndim == (4 if symmetric else 3)
+    if symmetric:
+        sizes = [len(members(str(problem.tags["symmetry"]), 48)) for problem in problems]
+        assert truths.shape[1] == max(sizes) > min(sizes)
+        for truth, size in zip(truths, sizes, strict=True):
+            assert len(np.unique(truth.round(6), axis=0)) == size and (truth[size:] == truth[0]).all()
+    own = SimpleNamespace(collate=lambda problems, device: (problems, device, 1, 2))
+    assert collate(own, problems, "cuda:1") == Batch(problems, "cuda:1", 1, 2)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_as_many_batches_as_asked_are_computed_ahead(depth: int) -> None:
+    begun: list[int] = []
+    batches = prefetch(lambda i: begun.append(i) or i, 0, 9, depth)  # type: ignore[arg-type, func-returns-value, return-value]
+    for step, batch in enumerate(batches):
+        assert batch == step
+        for _ in range(1000):
+            if len(begun) == min(step + depth + 1, 9):
+                break
+            time.sleep(0.001)
+        assert len(begun) == min(step + depth + 1, 9)

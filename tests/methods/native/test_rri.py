@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -297,3 +298,20 @@ def test_the_features_are_noted(kernel: None) -> None:
     method.begin(0)
     method.setup("cpu", 0, "shapes40")
     assert method.scratch.notes["features"] == "native"
+
+
+@pytest.mark.parametrize("n", [21, 300])
+def test_the_radius_of_a_tree_is_that_of_its_points_alone(
+    kernel: None, monkeypatch: pytest.MonkeyPatch, n: int
+) -> None:
+    """Numbers after the planes, which the kernel may read, do not count."""
+    loaded = rri.library()
+    assert loaded is not None
+    filled = SimpleNamespace(float32=np.float32, int32=np.int32, empty=lambda size, dtype: np.full(size, 1e6, dtype))
+    monkeypatch.setattr(rri, "np", filled)
+    cloud = blob(n, 2) - blob(n, 2).mean(axis=0)
+    tree = rri.Tree(loaded, torch.from_numpy(cloud))
+    assert tree.radius == pytest.approx(np.linalg.norm(cloud, axis=1).max(), rel=1e-5)
+    for radius, allowed in ((1e-12, True), (1e15, True), (0.9e-12, False), (1.1e15, False), (np.nan, False)):
+        tree.radius = radius
+        assert tree.in_range == allowed

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
+import os
 import re
 import subprocess
 import sys
@@ -162,6 +165,8 @@ def test_unpacking_stays_in_its_folder(tmp_path: Path) -> None:
         archive.writestr("other.py", "3")
         for library in ("libother.so", *native.LIBRARIES):
             archive.writestr(f"{native.PREFIX}/lib/{library}", library)
+    assert native.PREFIX == "cmeel.prefix", "that of every wheel of cmeel"
+    assert all(re.fullmatch("[0-9a-f]{64}", digest) for *_, digest in native.WHEELS)
     native.unpack(wheel, tmp_path / "out" / "in")
     assert {f.name for f in tmp_path.rglob("*.h")} == {"a.h", "escaped.h"}
     assert all((tmp_path / "out" / "in") in f.parents for f in tmp_path.rglob("*.h"))
@@ -219,3 +224,112 @@ def test_the_installed_package_gets_the_settings_of_the_shim(monkeypatch: pytest
     expected = {"noise_bound": 0.25, "max_clique_time_limit": 7.0}
     assert vars(given[0]) == expected | {"estimate_scaling": False, "rotation_cost_threshold": 1e-12}
     assert R.tolist() == (2 * np.eye(3)).tolist() and t.tolist() == [0, 1, 2] and (clique, valid) == (5, True)
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_the_shim_gets_both_clouds_and_its_twelve_numbers_are_a_pose(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    p, q = np.random.default_rng(0).normal(size=(2, 9, 3))
+    given: list[object] = []
+
+    def teaser_solve(source, target, count, noise, seconds, out, clique):  # type: ignore[no-untyped-def]
+        given.extend([source.data == p.ctypes.data, target.data == q.ctypes.data, count, noise.value, seconds.value])
+        assert np.isnan(np.ctypeslib.as_array(ctypes.cast(out.data, ctypes.POINTER(ctypes.c_double)), (12,))).all()
+        values = (ctypes.c_double * 12)(*range(12))
+        ctypes.memmove(out.data, values, 96)
+        assert clique._obj.value == 0
+        clique._obj.value = 5
+        return code
+
+    monkeypatch.setattr(native, "library", lambda: SimpleNamespace(teaser_solve=teaser_solve))
+    R, t, clique, valid = native._solve_shim(p, q, 0.25, 7.0)
+    assert given == [True, True, 9, 0.25, 7.0]
+    assert R.tolist() == [[0, 1, 2], [3, 4, 5], [6, 7, 8]] and t.tolist() == [9, 10, 11]
+    assert (clique, valid) == (5, code == 0)
+
+
+@pytest.mark.parametrize("limit", [None, "4"])
+def test_the_library_is_limited_to_one_thread_before_it_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, limit: str | None
+) -> None:
+    loaded: list[object] = []
+    shim = SimpleNamespace(teaser_solve=SimpleNamespace())
+    if limit:
+        monkeypatch.setenv("OMP_THREAD_LIMIT", limit)
+    else:
+        monkeypatch.setenv("OMP_THREAD_LIMIT", "")
+        monkeypatch.delenv("OMP_THREAD_LIMIT")
+    monkeypatch.setattr(
+        native.ctypes, "CDLL", lambda name: loaded.extend([name, os.environ.get("OMP_THREAD_LIMIT")]) or shim
+    )
+    monkeypatch.setattr(native, "build_library", lambda: Path("/folder/lib.so"))
+    assert native.library.__wrapped__() is shim and loaded == ["/folder/lib.so", limit or "1"]
+    pointer, number = ctypes.c_void_p, ctypes.c_double
+    assert shim.teaser_solve.argtypes == [pointer, pointer, ctypes.c_int, number, number, pointer, pointer]
+
+
+@pytest.mark.parametrize("installed", [False, True])
+@pytest.mark.parametrize("built", [False, True])
+@pytest.mark.parametrize("system", [("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "x86_64")])
+@pytest.mark.parametrize("compiler", [False, True])
+def test_the_library_is_available_if_it_is_there_or_can_be_built(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, installed: bool, built: bool, system: tuple[str, str], compiler: bool
+) -> None:
+    monkeypatch.setattr(
+        native.importlib.util, "find_spec", lambda name: (installed and name == "teaserpp_python") or None
+    )
+    monkeypatch.setattr(native.sys, "platform", system[0])
+    monkeypatch.setattr(native.platform, "machine", lambda: system[1])
+    monkeypatch.setattr(native.build, "has_compiler", lambda: compiler)
+    loaded: list[bool] = []
+    monkeypatch.setattr(native, "library", lambda: loaded.append(True))
+    if built:
+        native.library_folder().mkdir(parents=True)
+        (native.library_folder() / native.LIBRARY).touch()
+    right = system == ("linux", "x86_64")
+    with nullcontext() if installed or built or (right and compiler) else pytest.raises(Unavailable) as caught:
+        native.check()
+    if caught:
+        says = "TEASER++ needs a C++ compiler" if right else f"TEASER++ has no wheel for {' '.join(system)}; install"
+        assert str(caught.value).startswith(says)
+    native.prepare()
+    assert loaded == [True] * (not installed)
+
+
+def test_the_wheels_are_fetched_verified_and_compiled_against(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By pip, each into a separate folder; only a wheel with the digest that is known is unpacked."""
+    commands, steps = [], []
+    contents = {wheel[0]: wheel[0].encode() for wheel in native.WHEELS}
+    wheels = [(name, options, hashlib.sha256(contents[name]).hexdigest()) for name, options, _ in native.WHEELS]
+
+    def run(command: list[str], failure: str, remedy: str) -> None:
+        commands.append((command, failure))
+        folder = Path(command[command.index("--dest") + 1])
+        folder.mkdir()
+        (folder / "a.whl").write_bytes(contents[command[-1]])
+
+    monkeypatch.setattr(native, "WHEELS", tuple(wheels))
+    monkeypatch.setattr(native.build, "has_compiler", lambda: True)
+    monkeypatch.setattr(native.build, "run_or_unavailable", run)
+    monkeypatch.setattr(native, "unpack", lambda wheel, into: steps.append((wheel.read_bytes(), into)))
+    monkeypatch.setattr(
+        native,
+        "compile_shim",
+        lambda prefix, into: (into.mkdir(), (into / native.LIBRARY).touch(), steps.append(prefix)),
+    )
+    file = native.build_library()
+    assert file == native.library_folder() / native.LIBRARY and file.exists()
+    work = steps[0][1]
+    assert steps == [*((contents[name], work) for name, *_ in wheels), work / native.PREFIX]
+    for (command, failure), (name, options, digest) in zip(commands, wheels, strict=True):
+        start = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+        assert command == [*start, *options, "--dest", str(work / digest), name]
+        assert failure == f"pip cannot fetch {name}"
+    folders = {native.library_folder()}
+    monkeypatch.setattr(native, "WHEELS", ())
+    folders.add(native.library_folder())
+    (bare / "shim.cc").write_text("other")
+    monkeypatch.setattr(native, "SHIM", bare / "shim.cc")
+    folders.add(native.library_folder())
+    assert len(folders) == 3 and all(folder.name.startswith("teaser-2.0-") for folder in folders)
