@@ -86,10 +86,11 @@ EXCLUDED_KEYWORDS = {
     ),
 }
 """Keyword arguments, and keys of dictionaries of them, whose values are not changed, with the reason."""
-UNITS_OF_WORK = set(
+UNITS_OF_WORK = (
     "_BLOCK_ROWS _CHUNK LARGE BATCH BLOCK BURST MAX_SERIAL_FIGURES PIPE_BYTES COMMIT_INTERVAL_S FLUSH_INTERVAL_S "
-    "_TORCH_ROWS _MIN_KERNEL_ROWS _CHUNKS_PER_THREAD _LEAF_SIZE PROBLEMS_PER_COMMIT CHUNK _FEW_ROWS _REPETITIVE".split()
-)
+    "_TORCH_ROWS _MIN_KERNEL_ROWS _CHUNKS_PER_THREAD _LEAF_SIZE PROBLEMS_PER_COMMIT CHUNK _FEW_ROWS _REPETITIVE "
+    "ROWS_AT_ONCE"
+).split()
 """Constants that are the size of a unit of work."""
 EXCLUDED_NAMES = {
     **dict.fromkeys(UNITS_OF_WORK, "size of a unit of work: it changes speed, not results"),
@@ -285,7 +286,7 @@ def _is_unit_of_work(node: ast.AST) -> bool:
         else not isinstance(part, ast.Compare | ast.Add | ast.Sub)
         for part in parts
     )
-    return scales and bool({part.id for part in parts if isinstance(part, ast.Name)} & UNITS_OF_WORK)
+    return scales and bool({part.id for part in parts if isinstance(part, ast.Name)} & set(UNITS_OF_WORK))
 
 
 def _is_guard(node: ast.AST) -> bool:
