@@ -8,9 +8,8 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,9 +71,8 @@ def load_run(record: Path, run: dict[str, Any]) -> RunData:
     """
     try:
         with translate_errors(record):
-            large = record.stat().st_size > LARGE
-            clouds = parallel_map(_problems, [record.absolute()], large)
-            outcomes, stages = _outcomes(record.absolute(), large), _stages(record)
+            clouds = parallel_map(_problems, [record.absolute()], record.stat().st_size > LARGE)
+            outcomes, stages = _outcomes(record), _stages(record)
             problems, scenes, information = next(clouds)
     except InputError:
         raise
@@ -86,7 +84,7 @@ def load_run(record: Path, run: dict[str, Any]) -> RunData:
 
 
 LARGE = 300_000_000
-"""Size of a database in bytes above which its clouds and half of its outcomes are read in other processes."""
+"""Size of a database in bytes above which its clouds are read in a second process."""
 
 
 def _read(record: Path, query: str) -> Iterator[list[tuple[Any, ...]]]:
@@ -176,71 +174,30 @@ _REPEATED = [
 _SEPARATOR = "\x1f"
 
 
-class _OutcomeRows(NamedTuple):
-    """Some outcomes: numbers (n,) of their texts among `keys` and `problems`, notes, measured values and poses (n, 16)."""
-
-    key: NDArray[np.int32]
-    keys: list[str]
-    problem: NDArray[np.int32]
-    problems: list[str]
-    notes: NDArray[np.object_]
-    measured: NDArray[np.float64]
-    poses: NDArray[np.float64]
-
-
-def _outcomes(record: Path, large: bool) -> pd.DataFrame:
-    """Read the outcomes, half of them in another process if there are many."""
+def _outcomes(record: Path) -> pd.DataFrame:
+    """Read the outcomes. SQLite joins the repetitive columns to one text, so that a row costs one table lookup, not twelve."""
     import pandas as pd
 
-    halves = _halves(record) if large else [_ALL]
-    others = parallel_map(partial(_outcome_rows, record), halves[1:], large)
-    parts = [_outcome_rows(record, halves[0]), *others]
-    key, keys = _joined((part.key, part.keys) for part in parts)
-    ids = _joined((part.problem, part.problems) for part in parts)
-    notes, measured, poses = (np.concatenate(column) for column in zip(*(part[4:] for part in parts), strict=True))
-    del parts
-    frame = pd.DataFrame(_split(key, keys, ids))
-    for name, values in zip(_MEASURED, measured.T, strict=True):
-        frame[name] = values
-    frame["notes"] = notes
-    frame[POSE_COLUMNS] = poses
-    return in_order(frame)
-
-
-_ALL = (0, 2**63 - 1)
-
-
-def _halves(record: Path) -> list[tuple[int, int]]:
-    """Return the numbers of the first and the last row of each half of the outcomes."""
-    with contextlib.closing(open_to_read(record)) as db:
-        (last,) = db.execute("SELECT IFNULL(MAX(rowid), 0) FROM outcomes").fetchone()
-    return [(0, last // 2), (last // 2 + 1, _ALL[1])]
-
-
-def _outcome_rows(record: Path, numbers: tuple[int, int]) -> _OutcomeRows:
-    """Read the outcomes with row numbers from the first to the last.
-
-    SQLite joins the repetitive columns to one text, so that a row costs one table lookup, not twelve.
-    """
     joined = f"printf('{_SEPARATOR.join(['%s'] * len(_REPEATED))}', {', '.join(_REPEATED)})"
     keys, problems = _TextEncoder(), _TextEncoder()
-    parts = [(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, object), np.zeros((0, 3)), np.zeros((0, 16)))]
+    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in ("key", "problem", *_MEASURED, "pose", "notes")}
     interned: dict[str, str] = {}
-    where = f"WHERE rowid BETWEEN {numbers[0]} AND {numbers[1]}"
-    query = f"SELECT {joined}, problem, notes, pose, {', '.join(_MEASURED)} FROM outcomes {where}"
-    with translate_errors(record):
-        for texts, ids, notes, poses, *measured in _read(record, query):
-            kept = np.array(list(map(interned.setdefault, notes, notes)), dtype=object)
-            values = np.array(measured, dtype=np.float64).T  # SQLite stores NaN as NULL
-            parts.append((keys.encode(texts), problems.encode(ids), kept, values, _poses(poses)))
-    key, problem, *rest = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return _OutcomeRows(key, keys.words, problem, problems.words, *rest)
-
-
-def _joined(parts: Iterable[tuple[NDArray[np.int32], list[str]]]) -> tuple[NDArray[np.int32], list[str]]:
-    """Return the numbers of the texts of all parts, each given by numbers and its own texts, and the texts."""
-    texts = _TextEncoder()
-    return np.concatenate([texts.encode(words)[codes] for codes, words in parts]), texts.words
+    query = f"SELECT {joined}, problem, notes, pose, {', '.join(_MEASURED)} FROM outcomes"
+    for texts, ids, notes, poses, *measured in _read(record, query):
+        parts["key"].append(keys.encode(texts))
+        parts["problem"].append(problems.encode(ids))
+        parts["notes"].append(np.array(list(map(interned.setdefault, notes, notes)), dtype=object))
+        for name, values in zip(_MEASURED, measured, strict=True):
+            parts[name].append(np.array(values, dtype=np.float64))  # SQLite stores NaN as NULL
+        parts["pose"].append(_poses(poses))
+    if not parts["key"]:
+        parts = {name: [np.zeros((0, 16) if name == "pose" else 0, dtype=np.int32)] for name in parts}
+    whole = {name: np.concatenate(parts.pop(name)) for name in list(parts)}
+    frame = pd.DataFrame(_split(whole.pop("key"), keys.words, ids=(whole.pop("problem"), problems.words)))
+    for name in (*_MEASURED, "notes"):
+        frame[name] = whole[name]
+    frame[POSE_COLUMNS] = whole["pose"]
+    return in_order(frame)
 
 
 class _TextEncoder:
