@@ -181,6 +181,8 @@ TESTS = {
         f"{METHODS}/learned/test_training.py",
     ],
     "methods/learned/weights.py": [f"{METHODS}/learned/test_weights.py", f"{METHODS}/learned/test_base.py"],
+    "bench/report/cells.py": [f"{REPORT}/test_cells.py"],
+    "bench/report/fonts.py": [f"{REPORT}/test_fonts.py"],
     "bench/report/trends.py": [NUMBERS, f"{REPORT}/test_figures.py"],
     "bench/report/panels.py": [
         f"{REPORT}/test_panels.py",
@@ -286,6 +288,7 @@ TESTS = {
     "common/devices.py": ["tests/common/test_devices.py", f"{DOCTESTS}[common.devices]"],
     "common/errors.py": ["tests/common/test_errors.py"],
     "common/parallel.py": [f"{REPORT}/test_jobs.py"],
+    "common/garbage.py": ["tests/common/test_garbage.py"],
     "common/files.py": ["tests/common/test_files.py"],
     "common/inspection.py": ["tests/common/test_inspection.py"],
     "common/kinds.py": ["tests/common/test_kinds.py", f"{DOCTESTS}[common.kinds]"],

@@ -38,8 +38,8 @@ MISSING = r"Glyph \d+ .* missing from font"
 def settings() -> dict[str, Any]:
     """Register the reduced font with matplotlib and return the settings that use it.
 
-    They are empty if the font cannot be stored, or if the user's settings of matplotlib have another font. Its files are made
-    once and kept in the cache folder.
+    They are empty if the font cannot be stored or read, or if the user's settings of matplotlib have another font. Its files
+    are made once and kept in the cache folder.
     """
     import fontTools
     import matplotlib
@@ -57,8 +57,8 @@ def settings() -> dict[str, Any]:
             if not file.is_file():
                 write_atomically(file, _reduced(source / f"DejaVuSans{end}.ttf", style))
             fontManager.addfont(file)
-    except (OSError, StorageError) as error:
-        logging.getLogger(__name__).warning("%s: no font can be stored (%s)", folder, error)
+    except (OSError, RuntimeError, StorageError) as error:  # RuntimeError: a damaged file
+        logging.getLogger(__name__).warning("%s: no font can be stored or read (%s)", folder, error)
         return {}
     return {"font.sans-serif": [FAMILY, *families]}
 

@@ -69,6 +69,13 @@ def test_figures_are_drawn_with_the_whole_font_if_the_cache_cannot_be_written(tm
     assert fonts.settings.__wrapped__() == {} and "no font can be stored" in caplog.text
 
 
+def test_figures_are_drawn_with_the_whole_font_if_a_file_in_the_cache_is_damaged(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("BENCH_CACHE", str(tmp_path))
+    fonts.settings.__wrapped__()
+    next(tmp_path.glob("*/Bold.ttf")).write_bytes(b"no font")
+    assert fonts.settings.__wrapped__() == {} and "stored or read" in caplog.text
+
+
 def test_a_figure_is_drawn_once_unless_a_character_is_missing(tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr(jobs, "_save", lambda figure, job: drawn.append(figure) or figure)
