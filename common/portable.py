@@ -25,6 +25,7 @@ _LN2 = tuple(map(float.fromhex, ("0x0.b17217f7p+0", "0x0.d1cf79abc9e3b398p-32"))
 # Coefficients of the power series, the highest first; the terms left out are below 1e-17 of the result.
 _SIN = tuple((-1) ** k / math.factorial(2 * k + 1) for k in range(8, 0, -1))
 _COS = tuple((-1) ** k / math.factorial(2 * k) for k in range(8, 0, -1))
+_SIN_COS = tuple(zip(_SIN, _COS, strict=True))
 _EXP = tuple(1 / math.factorial(k) for k in range(14, 1, -1))
 _LOG = tuple(2 / (2 * k + 1) for k in range(11, 0, -1))
 
@@ -68,8 +69,10 @@ def _reduce(angle: Any, turns: Any) -> Any:
 
 def _sin_cos_near_zero(angle: Any) -> tuple[Any, Any]:
     """Compute sine and cosine of angles of at most π/4 in magnitude."""
-    square = angle * angle
-    return angle + angle * _polynomial(_SIN, square), 1 + _polynomial(_COS, square)
+    square, sine, cosine = angle * angle, 0.0, 0.0
+    for of_sine, of_cosine in _SIN_COS:  # two polynomials as in `_polynomial`, in less time together
+        sine, cosine = (sine + of_sine) * square, (cosine + of_cosine) * square
+    return angle + angle * sine, 1 + cosine
 
 
 def exp(x: Array) -> Array:
@@ -156,10 +159,11 @@ def norm(vectors: Array) -> Array:
 
 def product(a: Array, b: Array) -> Array:
     """Multiply small matrices (..., m, k) and (..., k, n) to (..., m, n)."""
-    products = a[..., :, :1] * b[..., :1, :]
+    products = a[..., :, :, None] * b[..., None, :, :]
+    sums: Array = products[..., 0, :]
     for k in range(1, a.shape[-1]):
-        products = products + a[..., :, k : k + 1] * b[..., k : k + 1, :]
-    return products
+        sums = sums + products[..., k, :]
+    return sums
 
 
 def total(rows: Array) -> Array:

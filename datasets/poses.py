@@ -64,12 +64,20 @@ def haar(rng: np.random.Generator) -> Matrix:
 def quaternion_rotation(q: NDArray[np.float64]) -> Matrix:
     """Convert a quaternion (4,) of any nonzero length, real part first, to a rotation (3, 3).
 
+    Raises:
+        ValueError: the quaternion is 0.
+
     >>> quaternion_rotation(np.array([1.0, 0.0, 0.0, 1.0])).round(9)
     array([[ 0., -1.,  0.],
            [ 1.,  0.,  0.],
            [ 0.,  0.,  1.]])
     """
-    w, x, y, z = (q / portable.norm(q)).tolist()
+    numbers = q.tolist()
+    w, x, y, z = numbers
+    length = math.sqrt(w * w + x * x + y * y + z * z)
+    if length == 0:
+        raise ValueError("the quaternion is 0")
+    w, x, y, z = (number / length for number in numbers)
     return np.array(
         [
             [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
@@ -92,8 +100,6 @@ def quaternion_pose(numbers: Sequence[float]) -> Matrix:
            [0., 0., 0., 1.]])
     """
     tx, ty, tz, qx, qy, qz, qw = numbers
-    if not any((qx, qy, qz, qw)):
-        raise ValueError("the quaternion is 0")
     T = np.eye(4)
     T[:3, :3] = quaternion_rotation(np.array([qw, qx, qy, qz]))
     T[:3, 3] = tx, ty, tz
