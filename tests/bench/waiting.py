@@ -2,6 +2,8 @@
 
 import time
 
+import psutil
+
 FAULT_S = 120.0
 """Seconds after which what a test waits for counts as lost; a busy machine needs a hundredth of it."""
 
@@ -12,3 +14,11 @@ def wait_until(true, seconds=FAULT_S):
     while not true():
         assert time.monotonic() < deadline, "what was waited for does not come"
         time.sleep(0.01)
+
+
+def has_ended(process):
+    """Return whether a process has ended; it may vanish between two looks at it."""
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

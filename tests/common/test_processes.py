@@ -12,7 +12,7 @@ import pytest
 
 from bench.isolation.guard import ROOT
 from common import processes
-from tests.bench.waiting import FAULT_S, wait_until
+from tests.bench.waiting import FAULT_S, has_ended, wait_until
 
 PARENT = """
 import os, subprocess, sys
@@ -42,7 +42,7 @@ def orphan(watch):
 def test_a_process_ends_with_its_parent_by_either_means():
     for watch in ("die_with_parent", "watch"):
         child = orphan(watch)
-        wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)  # noqa: B023
+        wait_until(lambda: has_ended(child))  # noqa: B023
 
 
 def test_daemons_of_descendants_are_ended():

@@ -14,7 +14,7 @@ import pytest
 from bench.isolation import fork_server, guard
 from bench.isolation.process import MethodProcess
 from bench.isolation.protocol import Limits, MethodSetup
-from tests.bench.waiting import FAULT_S, wait_until
+from tests.bench.waiting import FAULT_S, has_ended, wait_until
 from tests.catalog import spec
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux copies processes")
@@ -108,7 +108,7 @@ def test_a_copy_whose_server_is_lost_has_ended_once_its_exit_code_is_known(start
     other.close()
     child._status, status = own, child._status
     assert child.wait(FAULT_S) == -signal.SIGKILL
-    assert not copy.is_running() or copy.status() == psutil.STATUS_ZOMBIE
+    assert has_ended(copy)
     status.close()
 
 
@@ -120,8 +120,8 @@ def test_copies_and_server_end_with_the_process_that_started_them(start, no_serv
     (connection,) = fork_server._servers.values()
     connection.close()
     os.kill(copy.pid, signal.SIGSTOP)
-    wait_until(lambda: not copy.is_running() or copy.status() == psutil.STATUS_ZOMBIE)
-    wait_until(lambda: not server.is_running() or server.status() == psutil.STATUS_ZOMBIE)
+    wait_until(lambda: has_ended(copy))
+    wait_until(lambda: has_ended(server))
 
 
 def test_a_process_with_a_second_thread_is_not_copied():
