@@ -28,6 +28,7 @@ from bench.report.panels import (
     lines_of_row,
     new_figure,
     put_title,
+    set_log_ticks,
 )
 from bench.report.ranking import (
     CategoryTable,
@@ -174,6 +175,8 @@ def _cdf(
 def _frame_cdf(axes: Axes, criterion: Convention, axis: ErrorAxis, ceiling: float) -> None:
     """Set limits of CDF axes, and draw lines at the threshold and at the ceiling."""
     axes.set(xlim=(axis.low, axis.high), ylim=(0, 1.02), xscale="log" if axis.log else "linear")
+    if axis.log:
+        set_log_ticks(axes.xaxis)
     if criterion.threshold is not None:
         axes.axvline(criterion.threshold, color=style.INK, linewidth=0.7, alpha=0.6)
         place: dict[str, Any] = {"xytext": (-2, 2), "textcoords": "offset points", "fontsize": 6, "ha": "right"}
@@ -220,6 +223,7 @@ def _recall_time(rows: list[Row], advice: Recommendation, criterion: Convention,
     )
     times = [ms[str(r["method"])] for r in rows]
     axes.set(xscale="log", xlim=(min(times) / 1.5, max(times) * 1.9), ylim=(-0.04, 1.06))
+    set_log_ticks(axes.xaxis)
     how = "timed alone" if advice.alone else "median during the run"
     axes.set(xlabel=f"time for one pair, {how} (ms)", ylabel=criterion.recall_label)
     ranked = by_rank(rows, advice.ranking)

@@ -15,6 +15,8 @@ from datasets import cache
 
 FAMILY = "Registration Bench Sans"
 """Name of the reduced font: its licence allows changes under names without "Bitstream", "Vera" and "Arev"."""
+SIMILAR = "'DejaVu Sans', 'Bitstream Vera Sans', 'Verdana', sans-serif"
+"""Fonts with the same or similar widths, which SVGs name."""
 STYLES = {"Book": "", "Bold": "-Bold", "Oblique": "-Oblique", "BoldOblique": "-BoldOblique"}
 """Ends of the names of the files of DejaVu Sans by style."""
 RANGES = (
@@ -60,12 +62,12 @@ def settings() -> dict[str, Any]:
     except (OSError, RuntimeError, StorageError) as error:  # RuntimeError: a damaged file
         logging.getLogger(__name__).warning("%s: no font can be stored or read (%s)", folder, error)
         return {}
-    return {"font.sans-serif": [FAMILY, *families]}
+    return {"font.family": [FAMILY]}
 
 
 def without_own_name(svg: str) -> str:
-    """Return an SVG that names DejaVu Sans, not the reduced font, which no other program knows."""
-    return svg.replace(f"'{FAMILY}', ", "").replace(f"'{FAMILY}'", "'DejaVu Sans'")
+    """Return an SVG that names the fonts like DejaVu Sans, not the reduced font, which no other program knows."""
+    return svg.replace(f"'{FAMILY}'", SIMILAR)
 
 
 def _reduced(source: Path, style: str) -> bytes:

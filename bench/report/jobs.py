@@ -64,7 +64,7 @@ class FigureJob(NamedTuple):
         with style.drawing(settings or Drawing()):
             with warnings.catch_warnings(), contextlib.suppress(UserWarning):
                 warnings.filterwarnings("error", fonts.MISSING, UserWarning)
-                return self._draw_in(fonts.settings())
+                return self._draw_in({} if style.sheet() else fonts.settings())
             return self._draw_in({})
 
     def _draw_in(self, font: dict[str, Any]) -> SavedFigure:
@@ -104,13 +104,13 @@ def _save(figure: Figure, job: FigureJob) -> SavedFigure:
 
     for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) if not axis.get_label_text()):
         axis.set_label_coords(0.5, 0.5)  # else the place of a label is computed, though it is empty
+    png, svg, pdf = io.BytesIO(), io.StringIO(), io.BytesIO()
+    figure.dpi, canvas = DPI, FigureCanvasAgg(figure)
     engine = figure.get_layout_engine()
     if engine is not None:
-        engine.execute(figure)
+        engine.execute(figure)  # with the renderer of the PNG, so that each text is measured once for both
     figure.set_layout_engine("none")
-    figure.dpi = DPI
-    png, svg, pdf = io.BytesIO(), io.StringIO(), io.BytesIO()
-    FigureCanvasAgg(figure).print_png(png, metadata={"Software": None}, pil_kwargs=_PNG)  # type: ignore[no-untyped-call]
+    canvas.print_png(png, metadata={"Software": None}, pil_kwargs=_PNG)  # type: ignore[no-untyped-call]
     no_metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     FigureCanvasSVG(figure).print_svg(svg, metadata=no_metadata)  # type: ignore[no-untyped-call]
     nothing = dict.fromkeys(("CreationDate", "Creator", "Producer"))

@@ -14,6 +14,7 @@ from bench.report.selection import by_rank
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 CURVES = 9
@@ -148,6 +149,19 @@ def label_ends(axes: Axes, ends: Sequence[LineEnd], height: float) -> None:
             axes.plot([1, 1.03], [start, y], color=style.SOFT, linewidth=0.4, alpha=0.7, **outside)
         axes.plot([1.03, 1.1], [y, y], **(line | outside))
         axes.text(1.115, y, end.text, transform=axes.transAxes, va="center", fontsize=size, color=style.INK)
+
+
+def set_log_ticks(axis: Axis) -> None:
+    """Mark the decades of a logarithmic axis, and 2 and 5 times them if it spans less than two; labels are decimal numbers.
+
+    The limits of the axis must be final. Labels such as 10⁻² take ten times as long to draw.
+    """
+    from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
+
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1.0,) if high >= 100 * low else (1.0, 2.0, 5.0)))
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_locator(NullLocator())
 
 
 def draw_ceiling(axes: Axes, ceiling: float) -> None:

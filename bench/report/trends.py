@@ -28,6 +28,7 @@ from bench.report.panels import (
     lines_of_row,
     new_figure,
     put_title,
+    set_log_ticks,
 )
 from bench.report.ranking import GroupKey, Ranking, group_title, select_group
 from bench.report.tables import group_records, groups_of
@@ -195,11 +196,13 @@ def _trend_figure(
             own = data[data["method"] == row["method"]].sort_values("x")
             _draw_trend(left, right, own, lines_of_row(row))
         right.set_yscale("symlog", linthresh=0.01)
-        right.set_ylim(bottom=0)
+        right.yaxis.set_major_formatter("{x:g}")
+    cells[0, 1].set_ylim(bottom=0)  # after the lines of all panels, which share the axis: it ends automatic limits
     for panel, (_, right) in zip(panels, cells, strict=False):
         label_ends(right, _mean_ends(data, panel), 0.62 * HEIGHT)
     for axes in cells[-1]:
         axes.set_xlabel(trend.label)
+        axes.tick_params(axis="x", labelsize=6 if len(trend.ticks) < 7 else 5)
     put_title(figure, f"Recall and error against {trend.label.split(' (')[0]}", where, note)
     return figure
 
@@ -208,7 +211,7 @@ def _set_up_x(axes: Axes, trend: Trend) -> None:
     if trend.log:
         axes.set_xscale("log")
         axes.minorticks_off()
-    axes.set_xticks(trend.ticks, trend.texts, fontsize=6 if len(trend.ticks) < 7 else 5)
+    axes.set_xticks(trend.ticks, trend.texts)
 
 
 def _draw_trend(left: Axes, right: Axes, own: pd.DataFrame, lines: dict[str, Any]) -> None:
@@ -270,6 +273,7 @@ def _times(rows: pd.DataFrame, quantity: str, where: str) -> Figure:
         axes.set_xticks(ticks, [f"{t:g}" for t in ticks])
         for method, _ in style.ordered_methods(rows[rows["kind"] == kind]):
             _draw_times(axes, rows[rows["method"] == method], lines_of(method, kind))
+    set_log_ticks(cells[0, 0].yaxis)  # all panels share it
     for kind, axes in zip(kinds, cells.ravel(), strict=False):
         label_ends(axes, _time_ends(rows[rows["kind"] == kind], kind), 0.75 * height)
     for axes in cells.ravel()[len(kinds) :]:

@@ -7,6 +7,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from rich.console import Console
 
 from bench.evaluation import aggregate
@@ -15,7 +16,7 @@ from bench.evaluation.conventions import CONVENTIONS, by_convention
 from bench.evaluation.statistics import Difference
 from bench.report import figures, interactive, ranking, style, tables, terminal, trends
 from bench.report.estimated_symmetry import NOTE
-from bench.report.panels import kind_panels
+from bench.report.panels import kind_panels, set_log_ticks
 from bench.report.ranking import Duel, errors_of
 from bench.report.recommendation import Recommendation, alone, recommend
 from bench.report.selection import by_rank
@@ -480,6 +481,25 @@ def test_the_error_axis_ends_at_one_or_at_a_percentile_of_the_errors():
     assert log and (low, high) == (pytest.approx(1e-3), 10)
 
 
+@pytest.mark.parametrize(
+    ("limits", "marks"),
+    [
+        ((0.008, 1.2), ["0.01", "0.1", "1"]),
+        ((0.5, 3e6), ["1", "10", "100", "1000", "10000", "100000", "1e+06"]),
+        ((3.0, 80.0), ["5", "10", "20", "50"]),
+        ((20.0, 26.0), ["20", "21", "22", "23", "24", "25", "26"]),
+    ],
+)
+def test_logarithmic_axes_have_marks_at_decades_or_more_of_them_on_a_short_axis(limits, marks):
+    axes = Figure().subplots()
+    axes.set(xscale="log", xlim=limits)
+    set_log_ticks(axes.xaxis)
+    ticks = [(x, label.get_text()) for x, label in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)]
+    shown = [(x, text) for x, text in ticks if limits[0] <= x <= limits[1]]
+    assert [text for _, text in shown] == marks and not len(axes.get_xticks(minor=True))
+    assert [x for x, _ in shown] == pytest.approx([*map(float, marks)])
+
+
 def test_figures_by_angle_show_mean_error_and_recall_at_the_middle_of_each_bin(frames):
     trials = frames["trials"].assign(angle_deg=np.tile([10.0, 50.0, 130.0], 60)[: len(frames["trials"])])
     bins = aggregate.by_angle(trials, [0, 40, 90, 180], CRITERION)
@@ -497,6 +517,11 @@ def test_figures_by_angle_show_mean_error_and_recall_at_the_middle_of_each_bin(f
         partly = (mine["answered"] < mine["problems"]).to_numpy()
         np.testing.assert_array_equal(hollow[1], mine["rmse_mean_answered"][partly])
         assert right.lines[1].get_markerfacecolor() == style.PAPER
+        low, high = right.get_ylim()
+        assert low == 0 and high > bins["rmse_mean_answered"][bins["method"].isin(list("abc"))].max(), (
+            "one axis for all"
+        )
+    assert {label.get_fontsize() for axes in figure.axes[-2:] for label in axes.get_xticklabels()} == {6.0}
     counts = bins.groupby("angle_low")["problems"].max().tolist()
     assert list(trend.texts) == [f"{e}\nn {n}" for e, n in zip(("0–40", "40–90", "90–180"), counts, strict=True)]
 
