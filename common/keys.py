@@ -34,10 +34,13 @@ class Random(np.random.Generator):
     def standard_normal(self, size: Any = None) -> Any:  # type: ignore[override]
         """Draw standard normal numbers by the Box-Muller transform: n of them use 2 ceil(n / 2) numbers from `random`."""
         n = size if isinstance(size, int) else int(np.prod(() if size is None else size))
-        u, v = self.random((2, (n + 1) // 2))
+        half = (n + 1) // 2
+        uniform = self.random(2 * half)
         if n <= FEW:
-            numbers = np.array(_box_muller(u.tolist(), v.tolist())[:n])
+            few = uniform.tolist()
+            numbers = np.array(_box_muller(few[:half], few[half:])[:n])
             return numbers[0] if size is None else numbers.reshape(size)
+        u, v = uniform[:half], uniform[half:]
         radius = np.sqrt(-2 * portable.log(1 - u))
         sine, cosine = portable.sin_cos(2 * np.pi * v)
         many: NDArray[np.float64] = np.concatenate([radius * cosine, radius * sine])[:n]

@@ -214,7 +214,9 @@ def move(T: Matrix, points: NDArray[Any]) -> NDArray[np.float64]:
     array([[1., 2., 3.],
            [1., 2., 3.]])
     """
-    return rotate(T[:3, :3], points) + T[:3, 3]
+    rows = _rotated_rows(T[:3, :3], points)
+    rows += T[:3, 3:]
+    return rows.T.copy()
 
 
 def rotate(R: Matrix, points: NDArray[Any]) -> NDArray[np.float64]:
@@ -223,8 +225,16 @@ def rotate(R: Matrix, points: NDArray[Any]) -> NDArray[np.float64]:
     >>> rotate(quaternion_rotation(np.array([1.0, 0.0, 0.0, 1.0])), np.array([[1.0, 0.0, 0.0]])).round(9)
     array([[0., 1., 0.]])
     """
+    return _rotated_rows(R, points).T.copy()
+
+
+def _rotated_rows(R: Matrix, points: NDArray[Any]) -> Matrix:
+    """Return the rotated points as an array (3, N), whose long rows take less time."""
     x, y, z = np.ascontiguousarray(points.T)
-    return np.ascontiguousarray((R[:, :1] * x + R[:, 1:2] * y + R[:, 2:] * z).T)
+    rows: Matrix = R[:, :1] * x
+    rows += R[:, 1:2] * y
+    rows += R[:, 2:] * z
+    return rows
 
 
 def inverse(T: Matrix) -> Matrix:

@@ -76,9 +76,12 @@ class Problem:
         """Points (500, 3) of the source on which errors are measured; drawn with repetition if it has fewer."""
         if self.evaluation is not None:
             return self.evaluation
-        draw = rng_of("evaluation", *self.identity)
-        rows = draw.choice(len(self.source), EVALUATION_POINTS, replace=len(self.source) < EVALUATION_POINTS)
-        return self.source[rows]
+        draw, points = rng_of("evaluation", *self.identity), len(self.source)
+        if points < EVALUATION_POINTS:
+            rows = draw.integers(points, size=EVALUATION_POINTS)
+        else:
+            rows = draw.choice(points, EVALUATION_POINTS, replace=False)
+        return self.source.take(rows, axis=0)
 
     def sha256(self) -> bytes:
         """Return the digest of the clouds and the true pose."""

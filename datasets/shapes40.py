@@ -82,6 +82,6 @@ class Shapes40(DataSet):
         normalized = centred_in_unit_sphere(triangles)
         normalized *= 2**24
         np.rint(normalized, out=normalized)
-        normalized /= 2**24
+        normalized *= 1 / 2**24
         normalized += 0.0  # turns -0 into +0: which of them NumPy's maximum returns depends on the processor
         return MeshShape(f"{category}_{split}_{number:06d}", category, normalized, symmetry)
