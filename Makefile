@@ -14,10 +14,11 @@ help:   ## list the targets
 bench: .venv/run.done  ## run every method on the embedded data (ARGS="…" passes other flags)
 	$(BIN)/python bench.py $(ARGS)
 
+# While mypy runs on one processor, the tests are compiled on another by collecting them; else each process of pytest would do it.
 test: .venv/dev.done  ## run linters, type checks and tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/python -m pytest --collect-only > /dev/null 2>&1 & $(BIN)/mypy; typed=$$?; wait; exit $$typed
 	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadscope
 
 lint: .venv/dev.done  ## run ruff and mypy only
