@@ -128,6 +128,17 @@ def test_the_heat_map_starts_with_the_hardest_category(frames, tmp_path):
     assert f"Hardest: {', '.join(named[:3])}. Easiest: {', '.join(named[:-4:-1])}." in job.alt and len(named) > 3
 
 
+@pytest.mark.parametrize("width", ["page", "column"])
+@pytest.mark.parametrize("rows", [1, 2, 10])
+def test_no_label_of_a_heat_map_of_few_categories_is_clipped(rows, width):
+    index, names = [f"category {i}" for i in range(rows)], [f"method {i}+icp" for i in range(9)]
+    mean = pd.DataFrame(0.5, index=index, columns=names)
+    flags = mean > 1
+    table = ranking.CategoryTable(mean, flags, flags, pd.Series(7, index=index))
+    with matplotlib.rc_context(style.RC), style.drawing(style.Drawing(width=style.WIDTHS[width])):
+        _assert_inside(figures._categories(table, CRITERION, "where", ""), "category")
+
+
 def test_the_heat_map_prints_each_mean_with_its_star_and_the_best_bold():
     draw = np.random.default_rng(0)
     mean = pd.DataFrame(draw.uniform(0, 1, (4, 3)), index=list("wxyz"), columns=list("abc"))
