@@ -77,6 +77,14 @@ def test_text_in_utf_16_without_a_mark_and_comments_in_latin_1_are_read(tmp_path
         np.testing.assert_allclose(formats.read(tmp_path / name).points, POINTS)
 
 
+@pytest.mark.parametrize("mark", ["#", "//", "%", "!"])
+def test_a_comment_may_follow_any_row(tmp_path, mark):
+    """Whatever the sign of its first number, and be alone on a line."""
+    rows = ["1 2 3", f"4 5 6 {mark} a b", f"-7 8 9{mark} 50", f"{mark} 1 2 3", f".5 6 1 {mark}"]
+    (tmp_path / "a.xyz").write_text("\n".join(rows))
+    assert text.read_text(tmp_path / "a.xyz").points.tolist() == [[1, 2, 3], [4, 5, 6], [-7, 8, 9], [0.5, 6, 1]]
+
+
 def test_colours_are_kept_by_their_names(tmp_path):
     (tmp_path / "a.txt").write_text("//X Y Z R G B intensity\n" + lines(POINTS, BYTES, POINTS[:, 0]))
     columns = formats.read(tmp_path / "a.txt").columns
