@@ -1,10 +1,12 @@
 """Parts that figures share."""
 
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 
 from bench.report import style
-from bench.report.panels import columns_of, drawn, kind_panels, left_out, spread
+from bench.report.panels import columns_of, drawn, kind_panels, label_lowest, left_out, spread
 from tests.bench.report.test_selection import ROWS
 
 
@@ -32,3 +34,14 @@ def test_a_column_has_one_panel_beside_another_and_a_page_two():
     with style.drawing(style.Drawing(width=style.WIDTHS["column"])):
         assert columns_of(3) == 1
     assert columns_of(3) == 2
+
+
+@pytest.mark.parametrize(("count", "lowest"), [(6, {3, 4, 5}), (5, {2, 3, 4}), (4, {1, 2, 3}), (2, {0, 1})])
+def test_the_lowest_panel_of_each_column_has_ticks_and_label(count, lowest):
+    cells = np.array([Mock() for _ in range(6)], dtype=object).reshape(2, 3)
+    label_lowest(cells, count, "error")
+    labelled = {i for i, axes in enumerate(cells.ravel()) if axes.method_calls}
+    assert labelled == lowest
+    for i in lowest:
+        cells.ravel()[i].set_xlabel.assert_called_once_with("error")
+        cells.ravel()[i].tick_params.assert_called_once_with(labelbottom=True)

@@ -421,6 +421,18 @@ def curve_lines(axes):
     return [np.array(line.get_data(), dtype=float) for line in lines]
 
 
+def ticks_of(axes):
+    """Places and texts of the ticks of the x axis."""
+    return axes.get_xticks().tolist(), axes.xaxis.get_major_formatter().format_ticks(axes.get_xticks())
+
+
+def labels_of(figure, panels):
+    """Labels of the axes of the first panels, and of the figure; others show nothing."""
+    axes = figure.axes[:panels]
+    assert not any(other.axison for other in figure.axes[panels:])
+    return [[a.get_xlabel() for a in axes], [a.get_ylabel() for a in axes]]
+
+
 def panels_of(frames):
     """Panels of the frames' group: one method each."""
     return kind_panels(tables.group_records(frames["summary"], GROUP), None)
@@ -436,6 +448,8 @@ def test_figures_of_curves_show_the_share_below_each_error(frames):
     axis = figures.error_axis(frames["cdf"]["rmse"].to_numpy(), CRITERION)
     assert [a.get_xscale() for a in (figure.axes[0], logarithmic.axes[0])] == ["linear", "log"] and wide.log
     assert [axes.get_title(loc="left") for axes in figure.axes[:3]] == ["local", "global", "learned"]
+    shares = "share of problems"
+    assert labels_of(figure, 3) == [["", *["RMSE (units of the cloud)"] * 2], [shares, "", shares]]
     for axes, panel in zip(figure.axes, panels, strict=False):
         (m,) = (str(row["method"]) for row in panel.rows)
         errors = frames["trials"].loc[frames["trials"]["method"] == m, "rmse"].to_numpy()
@@ -487,7 +501,11 @@ def test_figures_by_angle_show_mean_error_and_recall_at_the_middle_of_each_bin(f
     with matplotlib.rc_context(style.RC):
         panels = panels_of(frames)
         figure = trends._trend_figure(data, trend, panels, CRITERION, "title", "", np.nan)
+    assert labels_of(figure, 6) == [["", "", "", "", "angle", "angle"], ["recall", "mean RMSE, answered"] * 3]
     for panel, left, right in zip(panels, figure.axes[::2], figure.axes[1::2], strict=True):
+        assert left.get_title(loc="left") == panel.title and left.get_ylim() == (-0.03, 1.03)
+        assert (right.get_yscale(), right.get_ylim()[0]) == ("symlog", 0)
+        assert ticks_of(left) == (trend.ticks, trend.texts) and left.get_xscale() == "linear"
         mine = bins[bins["method"] == panel.rows[0]["method"]]
         middle = ((mine["angle_low"] + mine["angle_high"]) / 2).tolist()
         (recall,) = curve_lines(left)
@@ -510,7 +528,12 @@ def test_figures_and_charts_of_times_show_medians_and_where_no_call_returned(tmp
     with matplotlib.rc_context(style.RC):
         figure, angles = (job.make(*job.arguments) for job in jobs[:2])
     assert [axes.get_title(loc="left") for axes in figure.axes[:3]] == ["local", "global", "learned"]
+    assert labels_of(figure, 3) == [["", *["points per cloud"] * 2], [""] * 3]
+    assert labels_of(angles, 3)[0] == ["", *["rotation angle (°)"] * 2]
+    assert figure._supylabel.get_text() == angles._supylabel.get_text() == "median time for one pair (ms)"
     for axes, m in zip(figure.axes, ("b", "a", "c"), strict=False):
+        assert ticks_of(axes) == ([64, 1024], ["64", "1024"])
+        assert axes.get_xlim() == pytest.approx((64 / 1.15, 1024 * 1.15))
         mine = whole[whole["method"] == m].sort_values("points")
         np.testing.assert_array_equal(curve_lines(axes)[0], [mine["points"], mine["time_ms_median"]])
         crosses = [line.get_data() for line in axes.lines if line.get_marker() == "x" and len(line.get_xdata())]
@@ -531,6 +554,9 @@ def test_recall_against_time_shows_both_with_the_interval(frames):
     advice = Recommendation(None, {}, {"a": 5.0, "b": 7.0, "c": 11.0}, True)
     with matplotlib.rc_context(style.RC):
         axes = figures._recall_time(rows, advice, CRITERION, "title", "").axes[0]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("time for one pair, timed alone (ms)", CRITERION.recall_label)
+    assert axes.get_xscale() == "log" and axes.get_xlim() == pytest.approx((5 / 1.5, 11 * 1.9))
+    assert axes.get_ylim() == (-0.04, 1.06)
     points = [line.get_data() for line in axes.lines if len(line.get_xdata()) == 1 and line.get_marker() != "None"]
     assert [(float(x[0]), float(y[0])) for x, y in points] == [(advice.ms[r["method"]], r["recall"]) for r in rows]
     for bars, row in zip(axes.collections, rows, strict=True):
