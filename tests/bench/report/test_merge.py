@@ -227,6 +227,7 @@ def test_an_incomplete_union_is_marked_and_lists_what_is_missing(whole, tmp_path
 def test_a_skipped_outcome_gives_way_to_one_that_was_run(whole, tmp_path):
     absent = "UPDATE outcomes SET status = 'skipped', pose = NULL, message = 'missing' WHERE method = 'halves'"
     a = copied(whole, tmp_path / "a", (absent,), run=lambda facts: facts["unavailable"].update(halves="missing"))
+    (tmp_path / "m0").mkdir()
     for number, order in enumerate(([a, whole], [whole, a])):
         assert merge(order, tmp_path / f"m{number}", Catalog.of(None, PLUGINS)) == []
         assert content(tmp_path / f"m{number}") == content(whole)
@@ -286,3 +287,6 @@ def test_bad_folders_are_one_line(whole, tmp_path, monkeypatch, capsys):
         assert says in error and name in error
     shutil.copytree(whole, tmp_path / "results" / "m")
     assert "m: exists already" in refused(capsys, "merge", whole, "--out", "m", "--plugins", PLUGINS)
+    (tmp_path / "results" / "file").write_text("")
+    with pytest.raises(InputError, match="file: exists already; give a new name"):
+        merge([whole], tmp_path / "results" / "file", Catalog.of(None, PLUGINS))

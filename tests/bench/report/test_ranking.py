@@ -71,6 +71,12 @@ def test_recall_ranking():
     assert by_recall(_errors({"control": sure})) is None
 
 
+def test_a_single_method_is_the_best_and_wins_nothing():
+    order = by_recall(_errors({"a": np.full(40, 0.1), "control": np.full(40, 0.1)}))
+    assert order.methods == order.tied == ["a"] and order.winner is None and order.p == 1
+    assert by_recall(_errors({"a": np.full(40, 0.1), "few": np.full(3, 0.9)})).winner is None
+
+
 def test_methods_with_few_problems_take_no_part():
     sure, lost = np.full(40, 0.1), np.full(40, 0.9)
     order = by_recall(_errors({"few": sure[:2], "a": np.where(np.arange(40) < 3, 0.9, 0.1), "b": lost}))

@@ -35,6 +35,8 @@ def test_page_and_picture_of_a_problem(run, monkeypatch, capsys):
 def test_unknown_problems_and_methods_are_refused(run, monkeypatch, capsys):
     monkeypatch.chdir(run)
     assert main.main(["show", "r", "blobs/noisy/60/7", "--plugins", str(PLUGINS)]) == 2
-    assert "not a problem of this run; its trials.csv lists them, such as blobs/" in capsys.readouterr().err
+    assert (
+        "not a problem of this run; its trials.csv lists them, such as blobs/noisy/60/00000" in capsys.readouterr().err
+    )
     words = ["show", "r", "blobs/noisy/60/00001", "--methods", "gud", "--plugins", str(PLUGINS)]
     assert main.main(words) == 2 and "unknown method 'gud'" in capsys.readouterr().err

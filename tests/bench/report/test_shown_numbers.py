@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 
 import matplotlib
 import numpy as np
@@ -427,8 +428,9 @@ def ticks_of(axes):
 
 
 def labels_of(figure, panels):
-    """Labels of the axes of the first panels, and of the figure; others show nothing."""
+    """Labels of the axes of the first panels, which share their x axis; others show nothing."""
     axes = figure.axes[:panels]
+    assert all(axes[0].get_shared_x_axes().joined(axes[0], other) for other in axes)
     assert not any(other.axison for other in figure.axes[panels:])
     return [[a.get_xlabel() for a in axes], [a.get_ylabel() for a in axes]]
 
@@ -484,6 +486,20 @@ def test_a_curve_has_at_most_400_steps_and_both_ends(n):
     assert x[-1] == 0.35 and shown[-1] == shown[-2] and x[-2] <= 0.35
 
 
+def test_without_a_threshold_no_line_marks_it(frames):
+    plain = replace(CRITERION, limits=())
+    assert plain.threshold is None
+    from matplotlib.figure import Figure
+
+    axes = Figure().subplots()
+    figures._frame_cdf(axes, plain, figures.ErrorAxis(0.0, 1.0, False), np.nan)
+    assert axes.lines[:] == [] and axes.texts[:] == []
+    rows = tables.group_records(frames["summary"], GROUP)
+    assert interactive.cdf(frames["cdf"], rows, plain)["layout"]["shapes"] == []
+    every = {name: frames[name].iloc[:0] for name in ("summary", "cdf", "timing")}
+    assert interactive.all_charts(every, {}, plain)["time"] == {}
+
+
 def test_the_error_axis_ends_at_one_or_at_a_percentile_of_the_errors():
     kitti = CONVENTIONS["kitti"]
     assert figures.error_axis(np.array([3.0, 4.0]), CRITERION) == (0, 1, False)
@@ -510,6 +526,7 @@ def test_figures_by_angle_show_mean_error_and_recall_at_the_middle_of_each_bin(f
         middle = ((mine["angle_low"] + mine["angle_high"]) / 2).tolist()
         (recall,) = curve_lines(left)
         assert recall[0].tolist() == middle and recall[1].tolist() == mine["recall"].tolist()
+        assert [text.get_text() for text in right.texts] == [str(row["method"]) for row in panel.rows]
         whole, hollow = curve_lines(right)
         np.testing.assert_array_equal(whole[1], mine["rmse_mean_answered"])
         partly = (mine["answered"] < mine["problems"]).to_numpy()
@@ -539,6 +556,8 @@ def test_figures_and_charts_of_times_show_medians_and_where_no_call_returned(tmp
         crosses = [line.get_data() for line in axes.lines if line.get_marker() == "x" and len(line.get_xdata())]
         assert [(list(x), list(y)) for x, y in crosses] == ([([1024], [1.0])] if m == "c" else [])
         assert axes.get_xscale() == axes.get_yscale() == "log"
+        last = mine["time_ms_median"].dropna().iloc[-1]
+        assert [text.get_text() for text in axes.texts] == [f"{m} {style.number(last, 0)}"]
     assert curve_lines(angles.axes[1])[0][0].tolist() == [45, 135] and angles.axes[0].get_xscale() == "linear"
     chart = interactive.times(frame)
     assert [trace["name"] for trace in chart["data"]] == ["b", "a", "c"]
@@ -549,9 +568,12 @@ def test_figures_and_charts_of_times_show_medians_and_where_no_call_returned(tmp
     assert chart["layout"]["xaxis"]["tickvals"] == [64, 1024] and json.dumps(chart)
 
 
-def test_recall_against_time_shows_both_with_the_interval(frames):
+def test_recall_against_time_shows_both_with_the_interval(frames, tmp_path):
     rows = [r for r in tables.group_records(frames["summary"], GROUP) if r["method"] in "abc"]
     advice = Recommendation(None, {}, {"a": 5.0, "b": 7.0, "c": 11.0}, True)
+    assert figures.recall_time_job(rows, advice, CRITERION, "d", tmp_path / "x").arguments[0] == rows
+    unknown = Recommendation(None, {}, {"truth": 1.0, "few": 1.0}, True)
+    assert figures.recall_time_job(rows, unknown, CRITERION, "d", tmp_path / "x") is None
     with matplotlib.rc_context(style.RC):
         axes = figures._recall_time(rows, advice, CRITERION, "title", "").axes[0]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("time for one pair, timed alone (ms)", CRITERION.recall_label)
@@ -568,7 +590,7 @@ def test_recall_against_time_shows_both_with_the_interval(frames):
 
 
 def test_every_figure_with_data_is_drawn_once_under_its_own_name(frames, tmp_path):
-    more = frames["summary"].assign(points=128)
+    more = pd.concat([frames["summary"].assign(points=128), frames["summary"].assign(points=256, problems=0)])
     trials = frames["trials"].assign(angle_deg=10.0, overlap=0.5)
     frames = {
         "summary": pd.concat([frames["summary"], more]),
