@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from bench.evaluation import aggregate, fit
-from bench.evaluation.conventions import CONVENTIONS
+from bench.evaluation.conventions import CONVENTIONS, convention
 from bench.evaluation.loader import POSE_COLUMNS
 from bench.planning.catalog import Catalog
 from bench.report.as_good import add_fits
@@ -100,3 +100,9 @@ def test_only_the_first_problems_of_a_group_are_searched_for_the_ceiling(run, tm
     table = filled(run, tmp_path)
     first = table["problem"].isin(sorted(set(table["problem"]))[:most])
     np.testing.assert_array_equal(table["rival_ratio"], whole.where(first))
+
+
+def test_the_ceiling_is_that_of_the_default_limits_alone(run, tmp_path):
+    other = convention("deepgmr", [0.05])
+    table = add_fits(run, ProblemReplay(run, Catalog.of(tmp_path)), aggregate.add_success(run, other), other)
+    assert table["rival_ratio"].isna().all() and table["as_good"].notna().all()

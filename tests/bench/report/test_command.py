@@ -23,7 +23,7 @@ def test_the_report_command(folders, capsys, monkeypatch):
     assert main.main(["report", "a", "--convention", "kitti", "--threshold", "10", "0.5", "--against", "paper"]) == 0
     report = folders / "reports" / "a.kitti@10,0.5"
     assert (report / "report.html").is_file() and (report / "csv" / "summary.csv").is_file()
-    assert not (folders / "results" / "a" / "summary.csv").exists()
+    assert not (folders / "results" / "a" / "summary.csv").exists() and not list(folders.rglob("*.parquet"))
     assert "rte_mean_answered" in (report / "csv" / "summary.csv").read_text().splitlines()[0]
     for wrong, why in (
         (["report", "a", "b"], "both contain fgr on modelnet40/clean/1024"),

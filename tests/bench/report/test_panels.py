@@ -113,3 +113,12 @@ def test_texts_are_wrapped_to_the_width_of_the_figure(width, size, most):
     lines = panels._wrapped("word " * 80, width, size).split("\n")
     assert all(len(line) <= most for line in lines) and max(map(len, lines)) > most - 5
     assert panels._wrapped("a $b$", width, size) == r"a \$b\$"
+
+
+@pytest.mark.parametrize("note", ["", "a note"])
+def test_titles_say_what_and_where_and_a_note_is_below(note):
+    figure, cells = panels.new_figure(2, 3, 1.5)
+    panels.put_title(figure, "What", "where", note)
+    assert cells.shape == (2, 3) and figure.get_size_inches().tolist() == [style.figure_width(), 3.55]
+    assert figure._suptitle.get_text() == "What\nwhere"
+    assert (figure._supxlabel.get_text() if figure._supxlabel else "") == note and bool(figure._supxlabel) == bool(note)

@@ -16,7 +16,7 @@ from bench.evaluation.conventions import CONVENTIONS, by_convention
 from bench.evaluation.statistics import Difference
 from bench.report import figures, interactive, ranking, style, tables, terminal, trends
 from bench.report.estimated_symmetry import NOTE
-from bench.report.panels import kind_panels
+from bench.report.panels import KindPanel, kind_panels
 from bench.report.ranking import Duel, errors_of
 from bench.report.recommendation import Recommendation, alone, recommend
 from bench.report.selection import by_rank
@@ -416,6 +416,14 @@ def test_a_sentence_names_at_most_five_of_the_tied():
     assert Recommendation(None, {}, {}, False).sentence() == "" and Recommendation(None, {}, {}, False).method is None
 
 
+def test_a_method_that_is_as_fast_is_not_called_faster():
+    """Of methods that lose a single test, those that take less time than the recommended one are named."""
+    order = ranking.Ranking(["a", "b", "c"], [], ["a", "b", "c"], ["b", "c"], 0.5)
+    for b, named in ((4.9, " (faster, but worse in one: b)"), (5.0, ""), (5.1, "")):
+        advice = Recommendation(order, dict.fromkeys("abc", 0.5), {"a": 5.0, "b": b}, False)
+        assert (named in advice.sentence()) and ("faster" in advice.sentence()) == bool(named)
+
+
 def curve_lines(axes):
     """Data of the lines in the units of the axes, without leaders of labels."""
     lines = [line for line in axes.lines if line.get_transform() == axes.transData]
@@ -566,6 +574,22 @@ def test_figures_and_charts_of_times_show_medians_and_where_no_call_returned(tmp
         assert trace["x"] == [64, 1024] and trace["text"] == mine["status"].tolist()
         assert trace["y"] == [None if np.isnan(v) else pytest.approx(v, rel=1e-4) for v in mine["time_ms_median"]]
     assert chart["layout"]["xaxis"]["tickvals"] == [64, 1024] and json.dumps(chart)
+
+
+def test_lines_without_a_value_have_no_label_at_their_end(frames):
+    rows = [row for row in tables.group_records(frames["summary"], GROUP) if row["method"] in "ab"]
+    mean = {"a": [0.25, np.nan], "b": [np.nan, np.nan]}
+    data = pd.DataFrame([{"method": m, "x": x, "mean": v} for m, some in mean.items() for x, v in enumerate(some)])
+    ends = trends._mean_ends(data.iloc[::-1], KindPanel("global", rows, 0))
+    assert [(end.text, end.y) for end in ends] == [("a", 0.25)]
+    timing = data.rename(columns={"mean": "time_ms_median"}).assign(kind="global")
+    assert [(end.text, end.y) for end in trends._time_ends(timing, "global")] == [("a 0.250", 0.25)]
+    words = trends._ends_in_words(data.assign(recall=[0.5, 0.75, 0.25, 1.0]), [KindPanel("global", rows, 0)], TREND)
+    assert words == "Recall at overlap few and at many: b 0.25 to 1.00; a 0.50 to 0.75."
+    assert trends._ends_in_words(data[:0].assign(recall=[]), [KindPanel("global", rows, 0)], TREND) == ""
+
+
+TREND = trends.Trend("overlap", [0, 1], ["few\nn 3", "many\nn 4"])
 
 
 def test_recall_against_time_shows_both_with_the_interval(frames, tmp_path):
