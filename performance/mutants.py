@@ -49,6 +49,7 @@ FORMATS, INDOOR = "tests/datasets/formats", "tests/datasets/indoor"
 NN = f"{METHODS}/nn"
 OPTIONAL = f"{METHODS}/test_optional_packages.py"
 SHAPES = "bathroom buildings devices lighting living primitives seating storage vehicles vessels".split()
+PINNED_SHAPES = [f"tests/datasets/test_shapes40.py::test_{some}shapes_are_pinned" for some in ("", "rare_")]
 STATED = "tests/test_numbers_of_docs.py"
 KERNELS = f"{METHODS}/native/test_build.py"
 PARAMETERS = f"{METHODS}/test_parameters.py"
@@ -356,7 +357,7 @@ TESTS = {
     "datasets/indoor/camera.py": [f"{INDOOR}/test_camera.py", PINNED],
     "datasets/indoor/fragments.py": [f"{INDOOR}/test_fragments.py", PINNED],
     **{f"datasets/indoor/{name}.py": [f"{INDOOR}/test_layout.py", PINNED] for name in ("furniture", "layout", "walls")},
-    **{f"datasets/shapes/{name}.py": ["tests/datasets/test_shapes40.py::test_shapes_are_pinned"] for name in SHAPES},
+    **{f"datasets/shapes/{name}.py": PINNED_SHAPES for name in SHAPES},
     **{f"methods/{name}.py": [CALLS, OPTIONAL, DEFAULTS] for name in ("cpd", "fricp", "kiss_matcher", "small_gicp")},
     **{
         f"methods/{name}.py": [f"{METHODS}/learned/test_external.py", DEFAULTS]

@@ -160,8 +160,11 @@ def test_the_method_gets_the_device_seed_kind_and_limits_of_the_request(folder, 
     assert len(closed) == 1
 
 
-def test_best_value_is_found_and_used_by_a_run(search, folder, tmp_path):
+def test_best_value_is_found_and_used_by_a_run(search, folder, tmp_path, monkeypatch):
+    ended, close = [], tuning.MethodProcess.close
+    monkeypatch.setattr(tuning.MethodProcess, "close", lambda process: ended.append(process) or close(process))
     output = search("dial").out
+    assert len(ended) == 1
     entry = kept(folder)["dial"]["guarded_clean"]
     assert entry["values"]["turn"] == 0.5 and "better than the default on held-out objects" in entry["verdict"]
     assert entry["verdict"] in output and "dial[tuned=guarded_clean]" in output

@@ -95,6 +95,11 @@ def test_entry_points_of_installed_packages_are_plugins(tmp_path, monkeypatch):
     plugins = discover("methods", GROUP)
     offered = {s.name: [d["class_name"] for d in plugins.described[s]] for s in plugins.sources[-2:]}
     assert offered == {"mine": ["Mine"], "both": ["Mine", "Other"]}
+    sources = [(s.name, s.origin, s.module, s.only, s.external, s.file) for s in plugins.sources[-2:]]
+    assert sources == [
+        ("mine", "entry point mine = stranger_pkg:Mine", "stranger_pkg", "Mine", True, ""),
+        ("both", "entry point both = stranger_pkg", "stranger_pkg", "", True, ""),
+    ]
     assert "pip install not_installed_pkg" in plugins.faults["lost"]
     assert "stranger_pkg" not in sys.modules
 
