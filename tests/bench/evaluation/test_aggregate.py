@@ -337,7 +337,7 @@ def test_problems_that_were_skipped_count_only_as_skipped():
 
 
 def test_times_are_those_of_the_machine_that_timed_most_methods():
-    """Whichever stands first, and however many rows it has; tables without machines, or without rows, stay as they are."""
+    """Whichever is first, and however many rows it has; tables without machines, or without rows, stay as they are."""
     rows = [("a", "old", 64), ("a", "old", 128), ("a", "old", 256), ("a", "new", 64), ("b", "new", 64)]
     timing = pd.DataFrame(rows, columns=["method", "machine", "points"])
     for order in (timing, timing[::-1]):

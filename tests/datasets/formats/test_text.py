@@ -134,6 +134,13 @@ def test_numbers_between_commas_look_like_decimals_if_one_is_long_or_begins_with
     assert text._looks_decimal(row.split(",")) == decimals
 
 
+def test_commas_separate_columns_if_a_single_row_has_no_decimals_between_them(tmp_path):
+    (tmp_path / "a.csv").write_text("0,31,0,25,1,205\n0,31,0,25,1,2.5\n" * 2)
+    assert text.read_text(tmp_path / "a.csv").points[0].tolist() == [0, 31, 0]
+    (tmp_path / "a.csv").write_text("0,31,0,25,1,205\n0,31,0,-5,1,205\n" * 2)
+    assert text.read_text(tmp_path / "a.csv").points[1].tolist() == [0, 31, 0]
+
+
 @pytest.mark.parametrize(("comments", "read"), [(199, True), (200, False)])
 def test_two_hundred_lines_may_come_before_the_numbers(tmp_path, comments, read):
     (tmp_path / "a.txt").write_text("# c\n" * comments + lines(POINTS))
