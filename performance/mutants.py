@@ -384,7 +384,7 @@ TESTS = {
         "tests/common/test_plugins.py",
         OPTIONAL,
     ],
-    "methods/core/tuned.py": ["tests/bench/test_tuning.py"],
+    "methods/core/tuned.py": [f"{METHODS}/core/test_tuned.py", "tests/bench/test_tuning.py"],
     "methods/learned/training_curve.py": [f"{METHODS}/learned/test_training_curve.py"],
     "methods/native/rri_cuda.py": [f"{METHODS}/native/test_rri_cuda.py", f"{NN}/test_rri_batched.py"],
     "methods/geometry/open3d_bridge.py": [f"{GEOMETRY}/test_features.py"],
