@@ -149,9 +149,8 @@ def discover(package: str, group: str, folder: Path | None = None) -> Discovery:
 
 def _external_sources(group: str, folder: Path | None) -> Iterator[Source]:
     for point in metadata.entry_points(group=group):
-        only = point.attr if hasattr(point, "attr") else ""
         origin = f"entry point {point.name} = {point.value}"
-        yield Source(point.name, origin, module=point.module, only=only, external=True)
+        yield Source(point.name, origin, module=point.module, only=point.attr or "", external=True)
     for file in _plugin_files(folder) if folder else ():
         yield Source(file.stem, str(file), file=str(file), external=True)
 

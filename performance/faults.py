@@ -71,6 +71,8 @@ EXCLUDED_KEYWORDS = {
     "daemon": "matters only if the process ends unexpectedly",
     "cancel_futures": "work that nobody waits for any more when a run is interrupted",
     "dtype": "a type, not a value",
+    "copy": "whether memory is shared: the values are the same",
+    **dict.fromkeys(("trim_blocks", "lstrip_blocks"), "white space of a page, which no browser shows"),
     "order": "a layout in memory: it changes speed, not results",
     "help": "a text for people",
     "flush": "when a text is written, not which",
@@ -104,7 +106,7 @@ EXCLUDED_NAMES = {
         "MAX_FAILURE_ROWS RADII".split(),
         "a bound far from what occurs: another value is not wrong",
     ),
-    **dict.fromkeys("DPI NAME".split(), "appearance: another value is not wrong"),
+    **dict.fromkeys("DPI NAME _PNG".split(), "appearance: another value is not wrong"),
     "search": "the range of a search for parameters: another is not wrong",
 }
 """Assigned names whose values are not changed, with the reason."""

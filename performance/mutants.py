@@ -49,6 +49,7 @@ FORMATS, INDOOR = "tests/datasets/formats", "tests/datasets/indoor"
 NN = f"{METHODS}/nn"
 OPTIONAL = f"{METHODS}/test_optional_packages.py"
 SHAPES = "bathroom buildings devices lighting living primitives seating storage vehicles vessels".split()
+PINNED_SHAPES = [f"tests/datasets/test_shapes40.py::test_{some}shapes_are_pinned" for some in ("", "rare_")]
 STATED = "tests/test_numbers_of_docs.py"
 KERNELS = f"{METHODS}/native/test_build.py"
 PARAMETERS = f"{METHODS}/test_parameters.py"
@@ -123,8 +124,12 @@ TESTS = {
     "bench/report/risk_coverage.py": [f"{REPORT}/test_risk_coverage.py"],
     "bench/report/selection.py": [f"{REPORT}/test_selection.py"],
     "bench/report/site.py": [f"{REPORT}/test_site.py"],
-    "bench/report/solve_again.py": [f"{REPORT}/test_verify.py", f"{REPORT}/test_merge.py"],
-    "bench/report/verify.py": [f"{REPORT}/test_verify.py", f"{REPORT}/test_merge.py"],
+    "bench/report/solve_again.py": [f"{REPORT}/test_solve_again.py", f"{REPORT}/test_verify.py"],
+    "bench/report/verify.py": [
+        f"{REPORT}/test_verify_claims.py",
+        f"{REPORT}/test_verify.py",
+        f"{REPORT}/test_merge.py",
+    ],
     "methods/icp.py": [DEFAULTS, PARAMETERS, CALLS, LAYOUT, f"{METHODS}/test_icp.py"],
     "methods/fgr.py": [DEFAULTS, PARAMETERS, CALLS, LAYOUT, f"{METHODS}/test_geometric_methods.py"],
     "methods/pca.py": [DEFAULTS, f"{METHODS}/test_pca.py", PARAMETERS],
@@ -204,7 +209,7 @@ TESTS = {
     "bench/report/qualitative.py": [f"{REPORT}/test_qualitative.py"],
     "bench/report/failure_cases.py": [f"{REPORT}/test_failure_cases.py"],
     "bench/report/embed.py": [f"{REPORT}/test_embed.py"],
-    "bench/report/html.py": [f"{REPORT}/test_html.py"],
+    "bench/report/html.py": [f"{REPORT}/test_html.py", f"{REPORT}/test_build.py"],
     "bench/report/jobs.py": [f"{REPORT}/test_jobs.py"],
     "bench/report/subset.py": [f"{REPORT}/test_subset.py"],
     "bench/report/show.py": [f"{REPORT}/test_show.py"],
@@ -352,7 +357,7 @@ TESTS = {
     "datasets/indoor/camera.py": [f"{INDOOR}/test_camera.py", PINNED],
     "datasets/indoor/fragments.py": [f"{INDOOR}/test_fragments.py", PINNED],
     **{f"datasets/indoor/{name}.py": [f"{INDOOR}/test_layout.py", PINNED] for name in ("furniture", "layout", "walls")},
-    **{f"datasets/shapes/{name}.py": ["tests/datasets/test_shapes40.py::test_shapes_are_pinned"] for name in SHAPES},
+    **{f"datasets/shapes/{name}.py": PINNED_SHAPES for name in SHAPES},
     **{f"methods/{name}.py": [CALLS, OPTIONAL, DEFAULTS] for name in ("cpd", "fricp", "kiss_matcher", "small_gicp")},
     **{
         f"methods/{name}.py": [f"{METHODS}/learned/test_external.py", DEFAULTS]
@@ -379,7 +384,7 @@ TESTS = {
         "tests/common/test_plugins.py",
         OPTIONAL,
     ],
-    "methods/core/tuned.py": ["tests/bench/test_tuning.py"],
+    "methods/core/tuned.py": [f"{METHODS}/core/test_tuned.py", "tests/bench/test_tuning.py"],
     "methods/learned/training_curve.py": [f"{METHODS}/learned/test_training_curve.py"],
     "methods/native/rri_cuda.py": [f"{METHODS}/native/test_rri_cuda.py", f"{NN}/test_rri_batched.py"],
     "methods/geometry/open3d_bridge.py": [f"{GEOMETRY}/test_features.py"],

@@ -66,11 +66,11 @@ def _check_name(name: str, plugins: Path | None) -> None:
 
 
 def _write(file: Path, text: str) -> None:
+    if file.exists():
+        raise InputError(f"{file}: exists already; remove it or choose another name")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("x", encoding="utf-8") as handle:
             handle.write(text)
-    except FileExistsError:
-        raise InputError(f"{file}: exists already; remove it or choose another name") from None
-    except OSError as error:
+    except OSError as error:  # such as a file in the place of the folder
         raise InputError(f"{file}: cannot be written ({error}); give another --plugins") from error

@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 import tomllib
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,10 +13,11 @@ import pytest
 
 from bench import tuning
 from bench.cli import main
-from bench.isolation.protocol import MethodSetup, PairReply, Reply
+from bench.isolation.protocol import Limits, MethodSetup, PairReply, Reply
 from bench.planning.catalog import Catalog
 from bench.storage.outcome import Status
 from common.errors import InputError
+from common.kinds import DataKind
 from datasets.problems import ProblemKey, make_problem
 from methods.base import LogUniform
 from methods.core.registry import MethodRegistry, MethodSpec
@@ -131,8 +133,38 @@ def kept(folder):
     return tomllib.loads((folder / "tuned.toml").read_text())
 
 
-def test_best_value_is_found_and_used_by_a_run(search, folder, tmp_path):
+def test_the_method_gets_the_device_seed_kind_and_limits_of_the_request(folder, monkeypatch):
+    """A method without GPU code gets the CPU; one that cannot be set up is closed and refused."""
+    made, closed, ready = [], [], Reply(Status.OK)
+
+    class Process:
+        def __init__(self, *arguments):
+            made.append(arguments)
+
+        def start(self):
+            return ready
+
+        def close(self):
+            closed.append(self)
+
+    monkeypatch.setattr(tuning, "MethodProcess", Process)
+    asked = replace(request(folder), condition="resampled", seed=7, timeout=3.5, device="cuda:1")
+    for name, device in (("dial", "cpu"), ("deepgmr", "cuda:1")):
+        tuning.start_method(replace(asked, method=name))
+        setup, limits = made[-1]
+        assert (str(setup.method), setup.domain, setup.device) == (name, "guarded", device)
+        assert (setup.seed, setup.kind, limits) == (7, DataKind.OBJECTS, Limits(3.5, 8.0))
+    ready = Reply(Status.ERROR, message="no weights")
+    with pytest.raises(InputError, match="dial cannot be tuned: no weights"):
+        tuning.start_method(asked)
+    assert len(closed) == 1
+
+
+def test_best_value_is_found_and_used_by_a_run(search, folder, tmp_path, monkeypatch):
+    ended, close = [], tuning.MethodProcess.close
+    monkeypatch.setattr(tuning.MethodProcess, "close", lambda process: ended.append(process) or close(process))
     output = search("dial").out
+    assert len(ended) == 1
     entry = kept(folder)["dial"]["guarded_clean"]
     assert entry["values"]["turn"] == 0.5 and "better than the default on held-out objects" in entry["verdict"]
     assert entry["verdict"] in output and "dial[tuned=guarded_clean]" in output

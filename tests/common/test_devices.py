@@ -35,7 +35,7 @@ def gpus(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", ["mps", "gpu", "cuda:", "cuda:x", "cuda:-1", "CUDA", "", "cpu:0", "cuda:0,1", "cuda:٣"]
+    "name", ["mps", "gpu", "cuda:", "cuda:x", "cuda:-1", "CUDA", "", "cpu:0", "cuda:0,1", "cuda:٣", "cuda:12345"]
 )
 def test_unknown_names_are_refused_with_the_known_ones(name):
     with pytest.raises(
@@ -47,8 +47,12 @@ def test_unknown_names_are_refused_with_the_known_ones(name):
 def test_names_mean_a_numbered_gpu(gpus):
     resolved = {name: devices.resolve(name) for name in ("cpu", "auto", "cuda", "cuda:1")}
     assert resolved == {"cpu": "cpu", "auto": "cuda:0", "cuda": "cuda:0", "cuda:1": "cuda:1"}
-    with pytest.raises(InputError, match=r"^cuda:2: torch sees 2 GPUs; give cuda:0 to cuda:1, or cpu$"):
-        devices.resolve("cuda:2")
+    for number in (2, 9999):
+        says = rf"^cuda:{number}: torch sees 2 GPUs; give cuda:0 to cuda:1, or cpu$"
+        with pytest.raises(InputError, match=says):
+            devices.resolve(f"cuda:{number}")
+    assert devices.identity("cuda:1") == {"name": "GPU B", "driver": "1.2", "cuda": "13.0"}
+    assert devices.identity("cpu") == {}
     del gpus[1]
     with pytest.raises(InputError, match=r"^cuda:7: torch sees 1 GPU; give cuda:0, or cpu$"):
         devices.resolve("cuda:7")

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from common.errors import StorageError
-from common.files import atomic_path, check_writable, write_atomically
+from common.files import atomic_path, check_writable, make_folder, write_atomically
 
 
 def test_text_that_utf_8_lacks_is_written_as_an_escape(tmp_path):
@@ -75,3 +75,15 @@ def test_a_folder_without_permission_is_refused(tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(StorageError, match="no permission"):
         check_writable(tmp_path / "run")
+
+
+def test_a_folder_is_made_with_those_above_it_unless_it_exists(tmp_path):
+    for _ in range(2):
+        make_folder(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()
+    (tmp_path / "file").touch()
+    for wrong in (tmp_path / "file" / "a", tmp_path / ("x" * 300)):
+        with pytest.raises(StorageError, match=re.escape(str(wrong))):
+            make_folder(wrong)
+    with pytest.raises(FileExistsError):
+        make_folder(tmp_path / "file")

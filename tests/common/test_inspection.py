@@ -1,5 +1,8 @@
 """Plug-ins whose import is hostile: one line each, and nothing of it reaches this process or another plug-in."""
 
+import json
+import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -13,6 +16,7 @@ from bench.cli import main
 from bench.planning.catalog import Catalog
 from common import inspection
 from common.errors import InputError
+from common.plugins import Source
 from methods.core.registry import MethodRegistry
 from tests.bench.command_line import QUICK, read_csv
 from tests.bench.waiting import FAULT_S
@@ -159,3 +163,97 @@ def test_a_command_without_plugins_starts_no_inspection():
         [sys.executable, "-c", text], cwd=inspection.ROOT, capture_output=True, text=True, timeout=FAULT_S
     )
     assert done.returncode == 0 and "methods" in done.stdout, done.stderr
+
+
+class Stand:
+    """A process that answers with a text, or not in time."""
+
+    def __init__(self, answer):
+        self.answer, self.pid, self.calls = answer, 99, []
+
+    def communicate(self, data=None, timeout=None):
+        self.calls.append((data, timeout))
+        if data is not None and self.answer is None:
+            raise subprocess.TimeoutExpired("inspection", timeout)
+        return self.answer, None
+
+
+TASKS = [inspection.Task({}, Source(name, name)) for name in "abc"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "usable"),
+    [(b'[{"result": 1}, {"fault": "x"}, {}]', True), (b"[{}, {}]", False), (b"no JSON", False), (None, False)],
+)
+def test_answers_of_the_inspection_are_complete_or_all_are_lost(monkeypatch, answer, usable):
+    """The process has time to start, and for each round of plug-ins; whatever is left of its group is killed."""
+    killed, stand = [], Stand(answer)
+    monkeypatch.setattr(inspection.subprocess, "Popen", lambda command, **options: stand)
+    monkeypatch.setattr(inspection.os, "killpg", lambda *group: killed.append(group))
+    for cores, rounds in ((1, 2), (2, 2), (3, 1), (None, 2)):
+        monkeypatch.setattr(inspection.os, "cpu_count", lambda cores=cores: cores)
+        stand.calls.clear()
+        answers = inspection.run(TASKS)
+        assert stand.calls[0][1] == 60 + 20 * rounds and pickle.loads(stand.calls[0][0]) == TASKS
+        assert answers == (json.loads(answer) if usable else [{"fault": answers[0]["fault"]}] * 3)
+        assert usable or answers[0]["fault"].startswith("could not be inspected")
+    assert killed == [(99, signal.SIGKILL)] * 4 and inspection.run([]) == []
+
+
+@pytest.mark.parametrize(
+    ("data", "status", "answer"),
+    [
+        (b'{"result": 3}', 0, {"result": 3}),
+        (b"[3]", 0, "exit code 0"),
+        (b"", 3 << 8, "exit code 3"),
+        (b"", signal.SIGSEGV, "SIGSEGV"),
+    ],
+)
+def test_what_a_copy_leaves_is_its_answer_or_how_it_ended(data, status, answer):
+    copy = inspection._Copy.__new__(inspection._Copy)
+    copy.data = data
+    fault = {"fault": f"importing it ends the process ({answer}); remove what does, or the file"}
+    assert copy._received(status) == (answer if isinstance(answer, dict) else fault)
+
+
+def test_effects_of_an_import_are_what_it_replaces_moves_and_leaves_running(monkeypatch, tmp_path):
+    before, here, running = inspection._functions(), Path.cwd(), ["main"]
+    monkeypatch.setattr(inspection.threading, "enumerate", lambda: running)
+    assert inspection._effects(before, here) == [] and ("common.text", "clean") in before
+    monkeypatch.setattr("math.added", len, raising=False)
+    assert inspection._effects(before, here) == [], "a function that is added replaces none"
+    monkeypatch.setattr("math.sin", len)
+    assert inspection._effects(before, here) == ["replaces math.sin"]
+    monkeypatch.setattr("numpy.sqrt", len)
+    monkeypatch.delattr("os.times")
+    running.append("another")
+    (replaced, *others) = inspection._effects(before, tmp_path)
+    assert replaced.startswith("replaces ") and replaced.endswith(" and 2 more")
+    assert others == ["changes the current folder", "leaves a thread running"]
+
+
+def described(source, **arguments):
+    return {"name": source.name, "size": 10**30, **arguments}
+
+
+def refuses(source):
+    raise InputError("a fix")
+
+
+def breaks(source):
+    raise KeyError("x")
+
+
+@pytest.mark.parametrize(
+    ("function", "fault"),
+    [("refuses", "a fix"), ("breaks", "cannot be described (KeyError: 'x'); fix or remove it")],
+)
+def test_a_plugin_is_described_as_json_or_has_a_fault(function, fault):
+    source = Source("json", "json", module="json")
+    describers = dict.fromkeys("ab", f"{__name__}:described")
+    result = {key: {"name": "json", "size": 1e30, "x": 1} for key in "ab"}
+    assert inspection._describe(inspection.Task(describers, source, {"x": 1})) == {"result": result}
+    describers["b"] = f"{__name__}:{function}"
+    assert inspection._describe(inspection.Task(describers, source)) == {"fault": fault}
+    missing = inspection._describe(inspection.Task({}, Source("no", "no", module="no_such_package.sub")))
+    assert missing == {"fault": "needs the package no_such_package, which is missing: pip install no_such_package"}

@@ -6,7 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from common.keys import FEW, rng
+from common.errors import InputError
+from common.keys import FEW, check_seed, digest, rng, seed_of
 
 
 def uniform_numbers(key, count):
@@ -44,3 +45,16 @@ def test_a_generator_is_seeded_with_the_digest_of_its_key():
     sha256 = hashlib.sha256(b'["a", 1]').digest()
     expected = np.random.Generator(np.random.PCG64(int.from_bytes(sha256, "big"))).random(3)
     assert rng("a", 1).random(3).tolist() == expected.tolist()
+
+
+def test_a_seed_has_64_bits():
+    for seed in (-(2**63), -1, 0, 2**63 - 1):
+        check_seed(seed)
+    for seed in (-(2**63) - 1, 2**63):
+        with pytest.raises(InputError, match="--seed: must fit into 64 bits"):
+            check_seed(seed)
+
+
+def test_a_seed_is_the_first_63_bits_of_the_digest_of_its_key():
+    for key in (("a", 1), ("b", None, True, 0.5)):
+        assert seed_of(*key) == int(f"{int(digest(*key), 16):0256b}"[:63], 2) < 2**63

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from bench.cli import main
+from common import plugins
 from common.errors import InputError
-from common.plugins import Discovery, Source, discover
+from common.plugins import Discovery, Source, discover, reason
 from methods.base import Method
 from methods.core.registry import GROUP, MethodRegistry
 from tests.bench.command_line import refused
@@ -94,6 +95,11 @@ def test_entry_points_of_installed_packages_are_plugins(tmp_path, monkeypatch):
     plugins = discover("methods", GROUP)
     offered = {s.name: [d["class_name"] for d in plugins.described[s]] for s in plugins.sources[-2:]}
     assert offered == {"mine": ["Mine"], "both": ["Mine", "Other"]}
+    sources = [(s.name, s.origin, s.module, s.only, s.external, s.file) for s in plugins.sources[-2:]]
+    assert sources == [
+        ("mine", "entry point mine = stranger_pkg:Mine", "stranger_pkg", "Mine", True, ""),
+        ("both", "entry point both = stranger_pkg", "stranger_pkg", "", True, ""),
+    ]
     assert "pip install not_installed_pkg" in plugins.faults["lost"]
     assert "stranger_pkg" not in sys.modules
 
@@ -161,3 +167,51 @@ def test_a_file_without_a_plugin_is_named_when_it_is_used_as_one(tmp_path, monke
     assert "unknown" in refused(capsys, flag, "helpe", "--plugins", "mine", "--problems", "1")
     assert main.main(["list", "--plugins", "mine"]) == 0
     assert "helper.py" not in capsys.readouterr().out, "others may import it"
+
+
+def test_modules_of_a_package_that_do_not_import_are_faults(tmp_path, monkeypatch):
+    """In the order of their names; private ones are no plug-ins."""
+    package = tmp_path / "package_of_a_test"
+    package.mkdir()
+    for name, text in {
+        "__init__": "",
+        "b": "x = 1",
+        "a": "",
+        "bad": "1 / 0",
+        "ends": "raise SystemExit",
+        "_c": "1 / 0",
+    }.items():
+        (package / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [])
+    found = discover(package.name, GROUP)
+    assert [(s.name, s.origin, s.module, s.external) for s in found.sources] == [
+        (name, str(package / f"{name}.py"), f"{package.name}.{name}", False) for name in "ab"
+    ]
+    assert found.faults.keys() == {"bad", "ends"} and found.remarks == found.described == {}
+    assert found.faults["bad"].startswith(f"{package / 'bad.py'}: does not import (ZeroDivisionError in line 1: ")
+    assert [m.__name__ for m in plugins.package_modules("common")][:2] == ["common.devices", "common.errors"]
+    for name in [name for name in sys.modules if name.startswith(package.name)]:
+        del sys.modules[name]
+
+
+def test_the_reason_of_a_failed_import_is_one_short_line():
+    assert (
+        reason(ModuleNotFoundError("No module", name="a.b")) == "needs the package a, which is missing: pip install a"
+    )
+    with pytest.raises(ValueError, match="x") as raised:
+        int("x\n" * 300)
+    line = raised.tb.tb_lineno
+    message = " ".join(str(raised.value).split())
+    assert len(message) > 200 and reason(raised.value).endswith(f"in line {line}: {message[:200]}); fix or remove it")
+
+
+def test_a_plugin_may_import_another_one_of_its_folder(tmp_path):
+    (tmp_path / "first.py").write_text("from plugin_second import value\n")
+    (tmp_path / "second.py").write_text("value = 5\n")
+    assert Source("first", "", file=str(tmp_path / "first.py")).load().value == 5
+    finder = plugins._FolderFinder(tmp_path)
+    assert finder.find_spec("plugin_second").origin == str(tmp_path / "second.py")
+    assert finder.find_spec("plugin_third") is None and finder.find_spec("second") is None
+    for name in ("plugin_first", "plugin_second"):
+        sys.modules.pop(name, None)

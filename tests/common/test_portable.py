@@ -52,6 +52,13 @@ def test_sums_and_products():
     np.testing.assert_allclose(portable.product(a, b), a @ b, atol=1e-14)
     np.testing.assert_allclose(portable.norm(a), np.linalg.norm(a, axis=-1))
     np.testing.assert_allclose(portable.mean(a), a.mean(axis=0))
+    np.testing.assert_allclose(portable.total(a), a.sum(axis=0))
+    for k in (1, 2, 3):
+        left, right = a[..., :2, :k], b[..., :k, :3]
+        np.testing.assert_allclose(portable.product(left, right), left @ right, atol=1e-14)
+        np.testing.assert_allclose(portable.dot(a[..., :k], b[..., :k]), (a * b)[..., :k].sum(axis=-1), atol=1e-14)
+    fortran = np.asfortranarray(a[0, :, :3])
+    assert portable.cross(fortran, fortran).flags.fnc and portable.cross(a[0, :, :3], fortran).flags.c_contiguous
 
 
 def test_normal_numbers_are_normal():
@@ -88,3 +95,10 @@ def test_few_normal_numbers_are_the_first_of_the_many(n, monkeypatch):
     few = rng("few").standard_normal(n)
     monkeypatch.setattr(keys, "FEW", 0)
     assert np.array_equal(few, rng("few").standard_normal(n))
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_angles_of_points_on_the_axes_and_diagonals(scale):
+    corners = [(-1, -1), (0, -1), (1, -1), (1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0)]
+    for k, (x, y) in enumerate(corners, -3):
+        assert portable.arctan2(scale * y, scale * x) == pytest.approx(k * np.pi / 4, abs=1e-15)

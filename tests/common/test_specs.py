@@ -36,6 +36,56 @@ def test_parameters_take_the_type_of_their_field():
     assert example == Example(0.5, 7, True, "a/b", None)
 
 
+@dataclass(frozen=True)
+class Optional:
+    switch: bool | None = None
+    count: int | None = None
+    share: float | None = None
+    whole: int = 4
+    far: float = float("inf")
+    word: str | None = None
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *((f"switch={word}", True) for word in ("true", "YES", "1")),
+        *((f"switch={word}", False) for word in ("false", "No", "0")),
+        ("count=7", 7), ("count=NONE", None), ("share=7", 7.0), ("share=none", None), ("whole=-3", -3), ("far=1e3", 1000.0),
+        ("word=none", None), ("word=7", "7"),
+    ],
+)  # fmt: skip
+def test_values_of_optional_parameters(text, value):
+    found = getattr(specs.instantiate(Optional, specs.parse(f"x[{text}]"), {}, "method"), text.partition("=")[0])
+    assert found == value and type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("count=x", "'x' is not a whole number; write such as x[count=10]"),
+        ("share=x", "'x' is not a number; write such as x[share=0.5]"),
+        ("whole=none", "'none' is not a whole number; write such as x[whole=4]"),
+        ("far=x", "'x' is not a number; write such as x[far=0.5]"),
+        ("far=inf", "'inf' is not a finite number; write such as x[far=0.5]"),
+        ("switch=2", "'2' is not true or false; write true or false"),
+    ],
+)
+def test_a_wrong_value_comes_with_an_example(text, says):
+    """That of the default if it is a finite number."""
+    with pytest.raises(InputError) as error:
+        specs.instantiate(Optional, specs.parse(f"x[{text}]"), {}, "method")
+    assert str(error.value) == f"method x: parameter {text.partition('=')[0]}: {says}"
+
+
+def test_parts_inside_brackets_are_not_split():
+    assert specs.split_outside("a[x=[1,2],y=3],b[],,c", ",") == ["a[x=[1,2],y=3]", "b[]", "c"]
+    assert specs.split_list("a\tb\nc, d") == ["a", "b", "c", "d"]
+    for wrong in ("a[", "a]", "a[[]"):
+        with pytest.raises(InputError, match="brackets do not match"):
+            specs.split_outside(wrong, ",")
+
+
 def test_a_parameter_that_is_given_twice_is_an_error():
     with pytest.raises(InputError, match=r"'icp\[trim=\.3,trim=\.4\]': 'trim' is given twice; leave one out"):
         specs.parse("icp[trim=.3,trim=.4]")

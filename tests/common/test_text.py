@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from common.text import clean, clean_json
+from common.text import clean, clean_json, counted, join_names, printable
 
 HOSTILE = {
     "surrogate": "cannot read model_\udce4.bin",
@@ -51,3 +51,29 @@ def test_values_become_plain_json():
 def test_a_long_text_is_cut_to_its_beginning_and_its_length(most):
     text, end = "x" * 100, "… (100 characters)"
     assert clean(text, most) == (text if most == 100 else "x" * max(most - len(end), 0) + end)
+
+
+@pytest.mark.parametrize("number", [2**63 - 1, -(2**63), 2**63, -(2**63) - 1, 2**1023 - 1, 2**1023, -(2**1023)])
+def test_whole_numbers_beyond_64_bits_are_floats_and_beyond_those_infinite(number):
+    plain = clean_json(number)
+    if -(2**63) <= number < 2**63:
+        assert plain == number and type(plain) is int
+    else:
+        assert plain == (float(number) if abs(number) < 2**1023 else np.copysign(np.inf, number))
+        assert type(plain) is float
+
+
+def test_names_are_listed_up_to_a_number():
+    names = list("abcde")
+    assert [join_names(names[:n]) for n in (0, 1, 3, 4)] == ["", "a", "a, b, c", "a, b, c and 1 more"]
+    assert join_names(names, 2, "; ") == "a; b and 3 more" and join_names(names, 5) == "a, b, c, d, e"
+    assert [counted(n, "row") for n in (0, 1, 2)] == ["0 rows", "1 row", "2 rows"]
+    assert printable("a\tb\x00é") == "a?b?é"
+
+
+def test_texts_are_cut_after_they_were_cleaned_keys_and_values_alike():
+    """Only what exceeds four times the length is not looked at."""
+    assert clean("\x1b[31m" * 2 + "abc", 4) == "abc" and clean("\x1b[31m" * 3 + "abc", 4) == "… (18 characters)"
+    assert clean("a\n" * 8, 16) == "a " * 8 and clean_json({"k" * 9: ["v" * 9]}, 9) == {"k" * 9: ["v" * 9]}
+    cut = clean_json({"k" * 99: ["v" * 99]}, 20)
+    assert cut == {"k" * 3 + "… (99 characters)": ["v" * 3 + "… (99 characters)"]}

@@ -28,6 +28,18 @@ def test_untrained_is_exact_on_clean_clouds(control: DeepGMR, seed: int) -> None
     assert set(control.scratch.stages) == {"features", "network", "solve"}
 
 
+def test_the_control_sees_one_cloud_at_a_time(control: DeepGMR) -> None:
+    """Its batch norms use the statistics of a cloud, not those of a pair of equal size, or of a batch of pairs."""
+    clouds = [(blob(64, 2 * k), (1.5 + k) * blob(64, 2 * k + 1)) for k in range(2)]
+    together = control.register_batch(*map(list, zip(*clouds, strict=True)))
+    for (source, target), T in zip(clouds, together, strict=True):
+        pair, net = control.normalise(source, target), control.state["net"]
+        with torch.no_grad():
+            gamma = control.assignments(pair.source, pair.target)
+            expected = net.poses(gamma, (pair.source, pair.target))[0][0].numpy()
+        np.testing.assert_allclose(T, pair.denormalise(expected), atol=1e-4)
+
+
 def test_order_of_points_does_not_matter(control: DeepGMR) -> None:
     source, target = blob(200, 1), moved(pose(1), blob(150, 1))
     shuffled = control.register(np.random.default_rng(0).permutation(source), target)

@@ -4,6 +4,7 @@ import io
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -203,3 +204,13 @@ def test_data_leaves_out_bad_files_if_asked_and_prints_how_many(tmp_path, capsys
 )
 def test_the_command_is_recorded_without_the_path_of_the_data(arguments, text):
     assert main._command_text(arguments) == text
+
+
+@pytest.mark.parametrize(
+    ("code", "signals", "expected"),
+    [(0, [], 0), (130, [], 130), (130, [15], 143), (130, [1, 15], 129), (2, [15], 2), (0, [15], 0)],
+)
+def test_the_exit_code_after_a_signal_is_128_and_its_number(monkeypatch, code, signals, expected):
+    monkeypatch.setattr("common.processes.like_ctrl_c", lambda: nullcontext(signals))
+    monkeypatch.setattr(main, "_main", lambda arguments: code)
+    assert main.main(["list"]) == expected

@@ -7,8 +7,9 @@ import sys
 import pytest
 import yaml
 
-from bench.cli import main
+from bench.cli import main, scaffold
 from bench.isolation.guard import ROOT
+from common.errors import InputError
 
 
 def test_written_method_conforms(tmp_path, monkeypatch, capsys):
@@ -57,3 +58,23 @@ def test_the_workflow_compares_the_method_before_and_after_a_change(tmp_path, mo
     assert flags.fail_on_regression and [str(name) for name in flags.run] == ["before", "after"]
     assert main.main(["new", "other", "--workflow"]) == 2
     assert "--workflow: is for the repository of a plug-in" in capsys.readouterr().err
+
+
+def test_a_method_and_its_test_are_written_into_a_folder_or_into_the_package(tmp_path, monkeypatch):
+    monkeypatch.setattr(scaffold, "ROOT", tmp_path / "repository")
+    mine = tmp_path / "mine"
+    places = {
+        mine: (mine, mine),
+        None: (tmp_path / "repository" / "methods", tmp_path / "repository" / "tests" / "methods"),
+    }
+    for plugins, (methods, tests) in places.items():
+        method, test = scaffold.write_templates("new_idea", plugins)
+        assert (method, test) == (methods / "new_idea.py", tests / "test_new_idea.py")
+        assert "class NewIdea(" in method.read_text() and "def test_" in test.read_text()
+        assert ("from pathlib import Path" in test.read_text()) == (plugins is not None)
+        with pytest.raises(InputError, match=r"new_idea\.py: exists already; remove it or choose another name"):
+            scaffold._write(method, "")
+    assert scaffold.write_workflow("new_idea", mine) == tmp_path / ".github" / "workflows" / "registration.yml"
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"a\.py: cannot be written"):
+        scaffold._write(tmp_path / "file" / "a.py", "")

@@ -114,10 +114,12 @@ def test_checks_that_are_not_run_are_counted_with_the_reason(stub):
     passed, lines = checked("pca")
     assert not passed and len(lines) == 3 and lines[1].startswith("FAIL")
     assert lines[-1] == f"pca: 1 of 13 checks failed; 11 not run: {command.NEEDED_BY_ALL} (2 s)"
-    stub.answers, stub.step = {}, 25.0
-    passed, lines = checked("pca")
-    assert not passed and len(lines) == 4
-    assert lines[-1].startswith("pca: 10 not run: 60 s are over") and lines[-1].endswith(" (75 s)")
+    for step, done in ((25.0, 3), (20.0, 3), (60.0, 1), (59.0, 2)):  # none begins once 60 s are over
+        stub.answers, stub.step = {}, step
+        passed, lines = checked("pca")
+        assert not passed and len(lines) == done + 1
+        assert lines[-1].startswith(f"pca: {13 - done} not run: 60 s are over")
+        assert lines[-1].endswith(f" ({done * step:.0f} s)")
 
 
 def test_a_method_that_cannot_be_set_up_is_no_failed_check(stub, monkeypatch):

@@ -334,3 +334,34 @@ def test_problems_that_were_skipped_count_only_as_skipped():
     )
     assert (row["problems"], row["distinct_problems"], row["answered"], row["skipped"]) == (9, 9, 6, 4)
     assert (row["timeout"], row["recall"], row["answer_rate"]) == (3, 6 / 9, 6 / 9)
+
+
+def test_times_are_those_of_the_machine_that_timed_most_methods():
+    """Whichever is first, and however many rows it has; tables without machines, or without rows, stay as they are."""
+    rows = [("a", "old", 64), ("a", "old", 128), ("a", "old", 256), ("a", "new", 64), ("b", "new", 64)]
+    timing = pd.DataFrame(rows, columns=["method", "machine", "points"])
+    for order in (timing, timing[::-1]):
+        chosen = aggregate.of_one_machine(order)
+        assert set(chosen["machine"]) == {"new"} and sorted(chosen["method"]) == ["a", "b"]
+    for same in (timing[:3], timing[:0], timing.drop(columns="machine")):
+        pd.testing.assert_frame_equal(aggregate.of_one_machine(same), same)
+
+
+def test_rows_over_all_angles_are_those_from_0_to_180():
+    ends = pd.DataFrame({"angle_low": [0, 0, 90, 30], "angle_high": [180, 90, 180, 60]})
+    assert aggregate.all_angles(ends).tolist() == [True, False, False, False]
+
+
+@pytest.mark.parametrize("most", [1, 5, 12, 30])
+def test_poses_of_the_first_problems_are_judged_as_good_or_not(monkeypatch, most):
+    """Their share has its interval, and the ceiling the share of problems whose rivals fit worse."""
+    good, ratio = np.arange(12) % 3 == 0, np.linspace(0.9, 1.2, 12)
+    trials = one_group({"m": ("global", np.full(12, 0.1))}, {"m": 1.0})["trials"]
+    trials = trials.assign(as_good=good.astype(float), rival_ratio=ratio)
+    monkeypatch.setattr(aggregate, "COMPARED", most)
+    row = aggregate.summary(trials, CRITERION).iloc[0]
+    count = min(most, 12)
+    interval = binomtest(int(good[:count].sum()), count).proportion_ci(method="wilson")
+    assert row["recall_as_good"] == pytest.approx(good[:count].mean())
+    assert (row["recall_as_good_low"], row["recall_as_good_high"]) == pytest.approx((interval.low, interval.high))
+    assert (row["ceiling"], row["ceiling_problems"]) == (pytest.approx((ratio > 1).mean()), 12)

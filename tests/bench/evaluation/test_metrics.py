@@ -214,3 +214,23 @@ def test_the_mean_distance_of_a_run_is_over_the_first_hundred_points_there_are(s
         gap = np.linalg.norm(points[k] @ (T[k] - truth[k])[:3, :3].T + (T[k] - truth[k])[:3, 3], axis=1)
         assert errors["mean_distance"][row] == pytest.approx(gap[:100].mean(), rel=1e-5)
         assert errors["rmse_paper"][row] == pytest.approx(np.sqrt((gap**2).sum()) / size, rel=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(1,), (5,), (2, 3)])
+def test_errors_of_a_batch_are_those_of_its_poses(scene, shape):
+    """Of any shape in front, with a cloud, a true pose and a matrix for each."""
+    count = int(np.prod(shape))
+    T, truth, points = (part[:count] for part in scene)
+    draw = np.random.default_rng(5)
+    roots = draw.normal(size=(count, 6, 6))
+    information = roots @ np.swapaxes(roots, 1, 2)
+    of_points = dict.fromkeys(("rmse", "rmse_paper", "rmse_coordinate", "mean_distance"), (truth, points))
+    of_poses = dict.fromkeys(("rre_deg", "rte", "mae_euler_deg"), (truth,))
+    symmetric = {"rmse_symmetric": (truth, poses(count, 9), points)}
+    others = of_points | of_poses | symmetric | {"information_rmse": (truth, information)}
+    for name, given in others.items():
+        more = ("C4",) if name == "rmse_symmetric" else ()
+        error = getattr(metrics, name)
+        batch = error(*(part.reshape(*shape, *part.shape[1:]) for part in (T, *given)), *more)
+        alone = [float(error(T[i], *(part[i] for part in given), *more)) for i in range(count)]
+        assert batch.shape == shape and batch.ravel() == pytest.approx(alone, rel=1e-9), name

@@ -50,5 +50,6 @@ def test_a_terminal_has_a_bar_that_is_gone_at_the_end():
         bar.advance(15, "one [bold]")
         task = bar.bar.tasks[0]
         assert (task.completed, task.total, task.description) == (15, 40, "registering: one [bold]")
+        assert bar.bar.columns[0].render(task).plain == task.description, "names are no markup"
     assert bar.bar.finished is False and not bar.bar.live.is_started and bar.bar.live.transient
     assert "registering: 15 of 40 in 0 s" in console.file.getvalue()

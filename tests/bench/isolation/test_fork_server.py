@@ -75,6 +75,8 @@ def test_copies_share_imports_and_nothing_else(start, monkeypatch):
     assert (before, after) == ({"given": ""} | expected, {"given": "later"} | expected)
     parents = {psutil.Process(process.process.pid).ppid() for process in (first, second)}
     assert len(parents) == 1 and parents != {os.getpid()}
+    (server,) = parents
+    assert os.getsid(server) == server, "Ctrl-C is for the process that started it"
 
 
 def test_a_copy_that_is_closed_ends_and_the_others_go_on(start):

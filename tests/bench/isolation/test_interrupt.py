@@ -87,3 +87,40 @@ def test_timer_that_fires_as_the_block_ends_does_not_interrupt_the_code_after_it
         time.sleep(0.01)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_a_request_ends_its_own_block_and_no_other(monkeypatch):
+    """The first Ctrl-C lets the block end, with a notice; a second one ends it at once."""
+    notices, reached = [], []
+    monkeypatch.setattr(interrupt, "GRACE_S", FAULT_S)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        interrupt._request()
+        with interrupt.on_interrupt(lambda: notices.append("early")):
+            assert not interrupt.requested(), "it was for work that has ended"
+        for count in (1, 2):
+            with (
+                pytest.raises(KeyboardInterrupt),
+                interrupt.on_interrupt(lambda: notices.append(interrupt.requested())),
+            ):
+                for _ in range(count):
+                    signal.raise_signal(signal.SIGINT)
+                reached.append(count)
+            assert not interrupt.requested() and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert notices == [True, True] and reached == [1]
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("handler", [signal.default_int_handler, signal.SIG_IGN, lambda *_: None])
+def test_a_worker_lets_ctrl_c_request_its_end_unless_it_has_a_handler(handler):
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        interrupt.install_handler()
+        installed = signal.getsignal(signal.SIGINT)
+        assert (installed is interrupt._request) == (handler in (signal.default_int_handler, signal.SIG_IGN))
+        signal.raise_signal(signal.SIGINT)
+        assert interrupt.requested() == (installed is interrupt._request)
+    finally:
+        signal.signal(signal.SIGINT, before)
+        interrupt._requested.clear()

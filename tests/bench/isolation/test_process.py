@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from types import SimpleNamespace
 
 import numpy as np
@@ -364,3 +365,23 @@ def test_the_server_is_started_apart_from_the_command(monkeypatch):
     assert environment[process_module.guard.CALLS] == "mark" and environment["OMP_NUM_THREADS"] == "3"
     assert environment.keys() >= os.environ.keys() - {process_module.fork_server.ADDRESSES}
     assert process_module.fork_server.ADDRESSES not in environment
+
+
+def test_requests_are_sent_ahead_while_half_of_the_pipe_is_free(monkeypatch):
+    """The first one, which is being read, does not count; its size is that of the others after its reply."""
+    monkeypatch.setattr(process_module, "pack_request", lambda number, size: bytes([number]) * size)
+    process, sent = MethodProcess.__new__(MethodProcess), []
+    process._answered, process._unanswered, process._pipe_bytes = 3, deque(), 100
+    process._requests = SimpleNamespace(send_bytes=sent.append)
+    sizes = [60, 20, 25, 10, 40]
+    for _ in range(2):
+        process._send(sizes)
+        assert sent == [bytes([3]) * 60, bytes([4]) * 20, bytes([5]) * 25]
+    process._answered = 4
+    process._unanswered.popleft()
+    process._send(sizes[1:])
+    assert sent[3:] == [bytes([6]) * 10] and [one.size for one in process._unanswered] == [20, 25, 10]
+    process._unanswered.clear()
+    process._answered = 7
+    process._send(sizes[4:])
+    assert sent[4:] == [bytes([7]) * 40]

@@ -69,6 +69,16 @@ def test_no_stage_is_longer_than_the_call_or_negative(elapsed_s):
         assert (reply.time_ms, reply.stages) == (990 * elapsed_s, stages if kept else {})
 
 
+def test_a_call_that_failed_as_a_whole_took_no_longer_than_this_process_waited():
+    """It has no pairs. A request that is not timed has none either, and no time."""
+    untimed = Reply()
+    assert received.bound_time(untimed, 0.02, 0.0) is untimed
+    failed = received.bound_time(Reply("error", time_ms=5e3, stages={"a": 4e3}), 0.02, 0.0)
+    assert (failed.time_ms, failed.stages) == (20.0, {})
+    unknown = received.bound_time(Reply(pairs=[PairReply()], stages={"a": 1.0}), 0.02, 0.0)
+    assert (unknown.time_ms, unknown.stages) == (20.0, {})
+
+
 def test_the_reply_to_another_call_or_of_another_process_is_refused():
     assert received.parse_reply(sent(Reply()), 3, 7).status == "ok"
     with pytest.raises(received.BadReply, match="the reply to call 3 instead of 4"):

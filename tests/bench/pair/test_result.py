@@ -258,6 +258,19 @@ def test_the_terminal_shows_a_column_if_any_pose_has_a_value_in_it(result):
     assert out.getvalue().splitlines()[-1] == result.verdict()
 
 
+def test_names_and_messages_are_no_markup(scans):
+    """On a console that interprets it; tags and colours are those of Rich."""
+    rows = [registration(f"m[bold]{k}", f"f{k}", T) for k in range(2)]
+    rows.append(replace(registration("lost[red]", "g", None), message="[bold]why[/bold]"))
+    rows.append(replace(registration("left[red]", "h", None), status=Status.SKIPPED))
+    out = io.StringIO()
+    command.show(evaluate(scans, rows, None), Console(file=out, width=200))
+    lines = out.getvalue().splitlines()
+    assert "no pose: lost[red], crash: [bold]why[/bold]" in lines
+    assert any(line.startswith("not available: left[red]; ") for line in lines)
+    assert any("m[bold]0" in line and "candidate" not in line for line in lines[-3:])
+
+
 @pytest.mark.parametrize(("count", "has"), [(1, False), (2, True), (12, True), (13, False)])
 def test_the_terminal_has_the_angles_between_two_to_twelve_poses(scans, count, has):
     turns = [Rotation.from_rotvec((0.02 * k, 0, 0)).as_matrix() for k in range(count)]

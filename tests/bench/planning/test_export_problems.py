@@ -86,6 +86,23 @@ def test_the_kind_and_information_of_a_problem_are_read_back(tmp_path, monkeypat
         assert [len(cloud) for cloud in (read.pair(1).source, read.pair(1).target)] == [9, 5]
 
 
+def test_shorter_clouds_end_with_nan_whichever_is_first(tmp_path):
+    rng, T = np.random.default_rng(0), np.eye(4)
+    clouds = [rng.random((n, 3)).astype(np.float32) for n in (5, 9, 4)]
+    tags = dict.fromkeys(("object", "category", "symmetry"), "a") | {"overlap": 1.0}
+    with h5py.File(tmp_path / "p.h5", "w") as handle:
+        writer = Writer(handle)
+        for index, cloud in enumerate(clouds):
+            problem = Problem(ProblemKey("blobs", "clean", 9, index), cloud, clouds[0], T, T, tags, None, cloud)
+            writer.add(problem, ProblemGroup(None, None, 9, 9, "blobs", ()))
+        for name in ("source", "evaluation"):
+            assert handle[name].shape == (3, 9, 3) and handle[name].dtype == np.float32
+            for row, cloud in zip(handle[name], clouds, strict=True):
+                np.testing.assert_array_equal(row[: len(cloud)], cloud)
+                assert np.isnan(row[len(cloud) :]).all()
+        assert handle["target"].shape == (3, 5, 3) and handle["transform"].shape == (3, 4, 4)
+
+
 def test_hashes_are_the_same_for_the_set_and_its_file(bench):
     exported = bench("problems", *BLOBS, "--conditions", "noisy,clean", "--export", "p.h5")
     again = bench("problems", *BLOBS, "--conditions", "noisy,clean")

@@ -1,10 +1,14 @@
 """`as_good` and `rival_ratio` of a stored run, and their cache."""
 
+from dataclasses import replace
+
 import numpy as np
+import pandas as pd
 import pytest
 
 from bench.evaluation import aggregate, fit
-from bench.evaluation.conventions import CONVENTIONS
+from bench.evaluation.conventions import CONVENTIONS, convention
+from bench.evaluation.loader import POSE_COLUMNS
 from bench.planning.catalog import Catalog
 from bench.report.as_good import add_fits
 from bench.report.replay import ProblemReplay
@@ -70,3 +74,35 @@ def test_only_the_first_problems_of_a_group_are_compared(run, tmp_path, monkeypa
     np.testing.assert_array_equal(table.loc[first, "as_good"], whole.loc[first, "as_good"])
     summary = aggregate.summary(table, CRITERION).set_index("method")["recall_as_good"]
     assert dict(summary) == dict(whole[first].groupby("method", observed=True)["as_good"].mean())
+
+
+def test_only_wrong_poses_are_compared_and_failures_are_not_as_good(run, tmp_path, monkeypatch):
+    """Of the last problem one method has no pose, and the other was not run on it."""
+    outcomes = run.outcomes.copy()
+    last = outcomes["problem"].astype(str) == max(outcomes["problem"].astype(str))
+    status = np.where(last, np.where(outcomes["method"] == "turned", "timeout", "skipped"), "ok")
+    outcomes = outcomes.assign(status=pd.Categorical(status))
+    outcomes.loc[last, POSE_COLUMNS] = np.nan
+    given = []
+    monkeypatch.setattr(fit, "as_good", lambda own, poses, far: given.extend(poses) or np.full(len(poses), 0.0))
+    table = filled(replace(run, outcomes=outcomes), tmp_path).set_index("method")
+    assert (table.loc["exact", "as_good"].dropna() == 1).all() and table.loc["exact", "as_good"].isna().sum() == 1
+    assert (table.loc["turned", "as_good"] == 0).all()
+    wrong = outcomes[(outcomes["method"] == "turned") & (outcomes["status"] == "ok")]
+    np.testing.assert_array_equal(given, wrong[POSE_COLUMNS].to_numpy().reshape(-1, 4, 4))
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_only_the_first_problems_of_a_group_are_searched_for_the_ceiling(run, tmp_path, monkeypatch, most):
+    whole = filled(run, tmp_path)["rival_ratio"]
+    monkeypatch.setattr("bench.report.as_good.CEILING_PROBLEMS", most)
+    monkeypatch.setattr(fit, "COMPARED", 1)
+    table = filled(run, tmp_path)
+    first = table["problem"].isin(sorted(set(table["problem"]))[:most])
+    np.testing.assert_array_equal(table["rival_ratio"], whole.where(first))
+
+
+def test_the_ceiling_is_that_of_the_default_limits_alone(run, tmp_path):
+    other = convention("deepgmr", [0.05])
+    table = add_fits(run, ProblemReplay(run, Catalog.of(tmp_path)), aggregate.add_success(run, other), other)
+    assert table["rival_ratio"].isna().all() and table["as_good"].notna().all()

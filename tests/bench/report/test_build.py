@@ -1,14 +1,17 @@
 """Files of a report, and its page as text."""
 
 import re
+from pathlib import Path
+from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
 from bench.evaluation import aggregate
 from bench.planning.catalog import Catalog
 from bench.report import Options, ProblemReplay, build, jobs
 from tests.bench.report.conftest import CRITERION, FEW, report
-from tests.bench.synthetic_run import HOSTILE, as_loaded
+from tests.bench.synthetic_run import HOSTILE, as_loaded, synthetic_run
 
 
 def test_all_files_are_written(written):
@@ -88,6 +91,65 @@ def test_the_numbers_of_the_paper_stand_beside_ours_only_if_asked(synthetic, tmp
     groups = [(g, {("m", g): "number"} if against else {}) for g in made.groups]
     groups += [(g, {("m", g, "category"): "number"} if against else {}) for g in made.compared]
     assert given == groups and len(made.compared) == 1
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The report of a run of two methods under two conditions, of which nothing is drawn."""
+    given = synthetic_run(n=20, sizes=(256,), methods=("deepgmr", "icp"), conditions=("noisy", "clean"))
+    loaded, folder = as_loaded(*given), tmp_path_factory.mktemp("made")
+    options = Options(CRITERION, False, folder / "results" / "a", folder / "reports" / "a")
+    replay = ProblemReplay(loaded, Catalog.of(folder))
+    return build._Report(loaded, aggregate.tables(loaded, CRITERION), replay, options)
+
+
+def test_the_page_gets_what_the_run_has(made, monkeypatch):
+    seen = []
+    monkeypatch.setattr(build.html, "render", lambda *given, **content: seen.append((given, content)) or "page")
+    job = jobs.FigureJob(None, (), "cdf", "t", "c", Path("cdf_modelnet40_noisy_1024"))
+    assert made.page([job, job._replace(stem=Path("points_modelnet40_noisy"))]) == "page"
+    (((selectable, charts, worst), content),) = seen
+    clean, noisy = (("modelnet40", name, 1024) for name in ("clean", "noisy"))
+    assert selectable.kinds == {"icp": "local", "deepgmr": "learned"} and selectable.first == noisy
+    assert selectable.main == [clean, noisy] and list(selectable.best) == [clean, noisy]
+    assert list(charts["cdf"]) == [clean, noisy] and worst["methods"] == []
+    assert content["link"] == "../../results/a" and content["weights"] == [("deepgmr", "shapes40.safetensors")]
+    assert content["figures"] == [(job, noisy), (job._replace(stem=Path("points_modelnet40_noisy")), None)]
+    assert [group for group, _ in content["verdicts"]] == [clean, noisy] and content["not_run"] == []
+    assert set(content["csvs"]) == {f"{name}.csv" for name in made.frames} and not content["against"]
+    assert list(content["duels"]) == [clean, noisy] == list(content["summary"])
+    assert ("problems", "20") in content["config"] and ("packages.numpy", "2.4") in content["environment"]
+
+
+def test_tables_are_written_into_new_folders_and_again(made):
+    first, again = made.write_tables(), made.write_tables()
+    assert first == again and first[0] == made.options.folder / "summary.md" and all(f.is_file() for f in first)
+    stems = {f"{kind}_modelnet40_{name}_1024" for kind in ("summary", "categories") for name in ("clean", "noisy")}
+    stems |= {"table1", "table2", "conventions", "recall", "duels"}
+    assert {f.name for f in first[1:]} == {f"{stem}.{end}" for stem in stems for end in ("csv", "md", "tex")}
+    text = first[0].read_text().split("\n")
+    assert text[:2] == ["# Summary", ""] and [line[:2] for line in text[2:5]] == ["- ", "- ", ""]
+    assert sum(line.startswith("### ") for line in text) == 2
+
+
+def test_a_method_is_not_run_if_it_is_in_no_group():
+    rows = [[("a", 3), ("b", 0), ("c", 0)], [("a", 0), ("b", 5), ("c", 0)]]
+    of_groups = {i: [{"method": m, "problems": n} for m, n in some] for i, some in enumerate(rows)}
+    (line,) = build._Report._not_run(SimpleNamespace(rows=of_groups))
+    assert line.startswith("Not run: c; ")
+    assert build._Report._not_run(SimpleNamespace(rows={0: of_groups[0][:1]})) == []
+
+
+def test_nested_facts_become_lines_with_dotted_names():
+    tree = {"a": {"b": {"c": 1}, "d": "text"}, "e": [1, "x"], "f": None, "g": Path("p"), "h": {}}
+    expected = [("a.b.c", "1"), ("a.d", "text"), ("e", '[1, "x"]'), ("f", "null"), ("g", '"p"')]
+    assert build._flat(tree) == expected
+
+
+def test_weights_are_listed_once_by_method():
+    notes = ['{"weights": "b"}', '{"weights": "a"}', "{}", '{"weights": "a"}', '{"weights": "a"}']
+    frame = pd.DataFrame({"method": ["n", "n", "m", "m", "n"], "notes": notes})
+    assert build._weights(frame) == [("m", "a"), ("n", "a"), ("n", "b")]
 
 
 def test_two_reports_of_one_run_are_the_same_bytes(written, synthetic, tmp_path, monkeypatch):

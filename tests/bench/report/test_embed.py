@@ -26,5 +26,7 @@ def test_numbers_that_no_browser_reads_are_refused(value):
 def test_plotly_is_that_of_the_package_and_packed_to_the_same_bytes_at_any_time(monkeypatch):
     monkeypatch.setattr(offline, "get_plotlyjs", lambda: "var plotly = '</ü>';")
     assert embed.plotly_script() == "var plotly = '</ü>';" and hasattr(embed.plotly_script(), "__html__")
-    packed = base64.b64decode(embed.plotly_compressed.__wrapped__())
+    text = embed.plotly_compressed.__wrapped__()
+    packed = base64.b64decode(text)
+    assert isinstance(text, str), "bytes would be shown with quotes"
     assert gzip.decompress(packed).decode() == "var plotly = '</ü>';" and packed[4:8] == bytes(4)

@@ -1,5 +1,7 @@
 """Symmetries that a report estimates for objects without a declared one."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,7 +15,7 @@ from bench.report.estimated_symmetry import add_estimated_symmetry
 from bench.report.replay import ProblemReplay
 from datasets.problems import ProblemKey, make_problem
 from datasets.symmetry import turn
-from datasets.symmetry_estimate import Estimate
+from datasets.symmetry_estimate import MIN_POINTS, Estimate
 from tests.catalog import open_data
 from tests.own_cache import use_cache
 
@@ -109,3 +111,32 @@ def test_a_second_report_reads_the_estimates_and_only_the_first_objects_are_esti
     assert sizes == [2048] * 2 and set(first["symmetry_estimated"]) == {"C2", ""}
     monkeypatch.setattr(estimated_symmetry, "MOST_OBJECTS", 1)
     assert filled(run, tmp_path).groupby("problem", observed=True)["symmetry_estimated"].max().tolist() == ["C2", ""]
+
+
+def test_objects_of_other_data_sets_and_with_a_declared_symmetry_are_no_hindrance(run, shapes, tmp_path, monkeypatch):
+    """Their names remain categories of the trials, without rows to estimate from."""
+    monkeypatch.setattr(estimated_symmetry, "estimate", lambda cloud: Estimate("C2", np.eye(4)))
+    run.problems.loc[0, "symmetry"] = "Cinf"
+    trials = aggregate.add_success(run, CRITERION)
+    trials["dataset"] = trials["dataset"].astype("category").cat.add_categories(["a scan", "zebra"])
+    trials["object"] = trials["object"].astype("category")
+    filled = add_estimated_symmetry(run, ProblemReplay(run, Catalog.of(tmp_path)), trials)
+    estimated = filled[filled["symmetry_estimated"] != ""]
+    assert set(estimated["problem"]) == {shapes[1].key.id} and set(estimated["method"]) == {"turned", "lost"}
+
+
+@pytest.mark.parametrize("points", [MIN_POINTS - 1, MIN_POINTS])
+def test_an_object_of_few_points_has_no_estimate(monkeypatch, points):
+    """The cloud of an estimate is in the object's frame, whatever the pose of the source."""
+    cloud, T = np.random.default_rng(0).random((points, 3)), np.diag([-1.0, -1, 1, 1])
+    T[:3, 3] = 1, 2, 3
+    given = []
+    monkeypatch.setattr(estimated_symmetry, "estimate", lambda c: given.append(c) or Estimate("C2", 2 * np.eye(4)))
+    clean = SimpleNamespace(source=cloud @ T[:3, :3].T + T[:3, 3], source_pose=T)
+    replay = SimpleNamespace(clean=lambda problem: clean if problem == "p" else None)
+    name, frame = estimated_symmetry._estimate(replay, "p")
+    known = points == MIN_POINTS
+    assert (name, frame[0, 0]) == (("C2", 2) if known else ("", 1)) and len(given) == known
+    for found in given:
+        np.testing.assert_allclose(found, cloud, atol=1e-12)
+    assert estimated_symmetry._estimate(replay, "unknown")[0] == ""

@@ -7,6 +7,7 @@ import matplotlib
 import pytest
 from fontTools.ttLib import TTFont
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, findfont
 from PIL import Image
 
 from bench.report import fonts, jobs
@@ -58,8 +59,12 @@ def test_the_font_has_its_own_name_and_the_licence_of_the_original(tmp_path, mon
     fonts.settings.__wrapped__()
     files = [*tmp_path.glob("*/*.ttf")]
     assert sorted(file.stem for file in files) == sorted(fonts.STYLES)
+    kept = {code for first, last in fonts.RANGES for code in range(first, last + 1)}
+    whole = TTFont(findfont(FontProperties(family="DejaVu Sans"))).getBestCmap().keys()
     for file in files:
-        names = {entry.nameID: entry.toUnicode() for entry in TTFont(file)["name"].names}
+        font = TTFont(file)
+        assert font.getBestCmap().keys() >= kept & whole >= set(map(ord, PLAIN))
+        names = {entry.nameID: entry.toUnicode() for entry in font["name"].names}
         assert {names[1], names[4].removesuffix(f" {file.stem}")} == {fonts.FAMILY}
         assert not re.search("bitstream|vera|arev|dejavu", " ".join(names[i] for i in (1, 2, 4, 6)), re.IGNORECASE)
         assert "Bitstream" in names[0] and "Permission is hereby granted" in names[13]

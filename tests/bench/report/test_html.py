@@ -42,6 +42,7 @@ def test_the_formula_of_a_head_is_that_of_its_longest_prefix():
         (TableCell("x", 0.5, heat=-7.0), False, ' style="--much: 0.00"'),
         (TableCell("x", 0.5, heat=np.nan), False, ""),
         (TableCell("x", 0.25), True, ' style="--much: 0.25; --tone: var(--win)"'),
+        (TableCell("x", 0.0), True, ' style="--much: 0.00; --tone: var(--loss)"'),
         (TableCell("x", -0.25), True, ' style="--much: 0.25; --tone: var(--loss)"'),
         (TableCell("x", np.nan), True, ' style="--much: 0; --tone: var(--card)"'),
         (TableCell("x"), True, ' style="--much: 0; --tone: var(--card)"'),

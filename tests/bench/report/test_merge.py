@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 import sqlite3
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,8 @@ from bench.evaluation.conventions import convention
 from bench.planning.catalog import Catalog
 from bench.planning.config import configuration_hash
 from bench.report import command
-from bench.report.merge import merge
+from bench.report import merge as merging
+from bench.report.merge import Part, _unavailable, _write, joined_code, joined_facts, merge
 from bench.report.verify import REQUESTED_COLUMNS
 from bench.storage.csv_writer import csv_text
 from common.errors import InputError
@@ -227,6 +229,7 @@ def test_an_incomplete_union_is_marked_and_lists_what_is_missing(whole, tmp_path
 def test_a_skipped_outcome_gives_way_to_one_that_was_run(whole, tmp_path):
     absent = "UPDATE outcomes SET status = 'skipped', pose = NULL, message = 'missing' WHERE method = 'halves'"
     a = copied(whole, tmp_path / "a", (absent,), run=lambda facts: facts["unavailable"].update(halves="missing"))
+    (tmp_path / "m0").mkdir()
     for number, order in enumerate(([a, whole], [whole, a])):
         assert merge(order, tmp_path / f"m{number}", Catalog.of(None, PLUGINS)) == []
         assert content(tmp_path / f"m{number}") == content(whole)
@@ -286,3 +289,79 @@ def test_bad_folders_are_one_line(whole, tmp_path, monkeypatch, capsys):
         assert says in error and name in error
     shutil.copytree(whole, tmp_path / "results" / "m")
     assert "m: exists already" in refused(capsys, "merge", whole, "--out", "m", "--plugins", PLUGINS)
+    (tmp_path / "results" / "file").write_text("")
+    with pytest.raises(InputError, match="file: exists already; give a new name"):
+        merge([whole], tmp_path / "results" / "file", Catalog.of(None, PLUGINS))
+
+
+def part(name, methods=(), code=None, facts=None, **stored):
+    """A part whose database has outcomes of some methods and stored values."""
+    database = SimpleNamespace(methods_with_outcomes=lambda: set(methods), get=stored.get)
+    return Part(name, database, facts or {}, code or {})
+
+
+def test_the_code_of_a_method_is_that_of_a_run_which_solved_problems():
+    old, new = {"a.py": "1", "b.py": "1"}, {"a.py": "2", "c.py": "1"}
+    code = [{"form": 2, "methods": {"m": hashes, "n": old}} for hashes in (old, new)]
+    for order in (("x", "y"), ("y", "x")):
+        parts = [part("x", ["m"], code[0]), part("y", ["n"], code[1])]
+        parts.sort(key=lambda p: order.index(p.name))
+        assert joined_code(parts) == {"form": 2, "methods": {"m": old, "n": old}}
+    both = [part("x", ["m"], code[0]), part("y", ["m"], code[1])]
+    with pytest.raises(InputError, match=r"^x and y: m has other code \(a\.py, b\.py, c\.py\); run both"):
+        joined_code(both)
+    earlier = part("z", ["m"], {"form": 1, "methods": {"m": new, "k": new}})
+    assert joined_code([earlier, both[0]]) == {"form": 2, "methods": {"m": old, "n": old}}
+    assert joined_code([part("w", ["m"])]) == {}
+    assert joined_code([part("x", [], code[0]), part("y", [], code[1])])["methods"]["m"] == old
+
+
+def test_a_method_is_unavailable_if_no_run_solved_a_problem_with_it():
+    parts = [part("x", ["a"], facts={"unavailable": {"b": "1", "c": "1"}})]
+    parts.append(part("y", ["b"], facts={"unavailable": {"a": "2", "c": "2"}}))
+    assert _unavailable(parts) == {"c": "2"}
+
+
+def test_lists_settings_and_facts_of_the_parts_are_joined_in_order():
+    config = {"seed": 0, "oracle": False, "points": [64], "timing_points": [], "datasets": ["d"], "timeout": 5}
+    facts = {"notes": ["n"], "shard": "1/2", "kinds": {"d": "objects"}, "data": {}, "machines": {}, "setup": {}}
+    first = facts | {"command": "one", "environment": "here", "unavailable": {}, "methods": {"a": 1}}
+    first |= {"problem_sets": {"d/noisy/64": "1"}, "config": config | {"methods": ["a"], "conditions": ["noisy"]}}
+    second = first | {"command": "two", "notes": ["n", "m"], "methods": {"a": 2, "b": 1}, "machines": {"x": 1}}
+    changed = {"methods": ["b", "a"], "conditions": ["clean", "noisy"], "oracle": True, "tuned": {"b": 1}, "seed": 7}
+    second |= {"config": config | changed, "problem_sets": {"d/noisy/64": "2"}}
+    joined = joined_facts([part("x", facts=first), part("y", facts=second), part("z", facts=first)])
+    assert joined["command"] == "one ; two" and joined["notes"] == ["n", "m"] and "shard" not in joined
+    assert joined["methods"] == {"a": 1, "b": 1} and joined["machines"] == {"x": 1}
+    assert joined["parts"] == [
+        {"run": n, "command": c, "environment": "here"} for n, c in zip("xyz", ("one", "two", "one"), strict=True)
+    ]
+    own = joined["config"]
+    assert (own["methods"], own["conditions"], own["points"]) == (["a", "b"], ["noisy", "clean"], [64])
+    assert own["oracle"] is True and own["tuned"] == {"b": 1} and own["seeds"] == [0, 7] and own["repeats"] == 1
+    assert joined["hash"] == configuration_hash(own) and joined["problem_sets"] == {"d/noisy/64": "1"}
+    same = joined_facts([part("x", facts=first), part("z", facts=first)])
+    assert "seeds" not in same["config"] and same["config"]["oracle"] is False
+    tuned = [first | {"config": first["config"] | {"tuned": {"a": n, "b": 1}}} for n in (1, 2)]
+    with pytest.raises(InputError, match="x and y: differ in the tuned settings of a; run one again"):
+        joined_facts([part("x", facts=tuned[0]), part("y", facts=tuned[1])])
+
+
+@pytest.mark.parametrize(
+    ("drifts", "kept"), [((3.0, None), True), ((None, 3.0), True), ((3.0, 4.0), False), ((), False)]
+)
+def test_the_drift_of_one_machine_is_kept_and_that_of_several_is_not(tmp_path, monkeypatch, drifts, kept):
+    added, target = [], {}
+    database = SimpleNamespace(put=target.__setitem__, close=lambda: target.update(closed=True))
+    monkeypatch.setattr(merging, "ResultsDatabase", lambda path: database)
+    union = SimpleNamespace(add=lambda *given: added.append(given))
+    monkeypatch.setattr(merging, "Union", lambda database, seed: target.update(seed=seed) or union)
+    facts = [{"config": {"seed": 5 + i}} for i in range(2)]
+    parts = [
+        part(n, facts=f, sentinel_ms=d, warm_up_s=9.0)
+        for n, f, d in zip("xy", facts, drifts or (None, None), strict=True)
+    ]
+    _write(tmp_path, parts, {"hash": "h"})
+    assert target["seed"] == 5 and target["hash"] == "h" and target["run"] == {"hash": "h"} and target["closed"]
+    assert [(name, seed) for name, _, seed in added] == [("x", 5), ("y", 6)]
+    assert (target.get("sentinel_ms"), target.get("warm_up_s")) == ((3.0, 9.0) if kept else (None, None))

@@ -1,10 +1,12 @@
 """Parts that figures share."""
 
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 
-from bench.report import style
-from bench.report.panels import columns_of, drawn, kind_panels, left_out, spread
+from bench.report import panels, style
+from bench.report.panels import columns_of, drawn, kind_panels, label_lowest, left_out, spread
 from tests.bench.report.test_selection import ROWS
 
 
@@ -32,3 +34,91 @@ def test_a_column_has_one_panel_beside_another_and_a_page_two():
     with style.drawing(style.Drawing(width=style.WIDTHS["column"])):
         assert columns_of(3) == 1
     assert columns_of(3) == 2
+
+
+@pytest.mark.parametrize(("count", "lowest"), [(6, {3, 4, 5}), (5, {2, 3, 4}), (4, {1, 2, 3}), (2, {0, 1})])
+def test_the_lowest_panel_of_each_column_has_ticks_and_label(count, lowest):
+    cells = np.array([Mock() for _ in range(6)], dtype=object).reshape(2, 3)
+    label_lowest(cells, count, "error")
+    labelled = {i for i, axes in enumerate(cells.ravel()) if axes.method_calls}
+    assert labelled == lowest
+    for i in lowest:
+        cells.ravel()[i].set_xlabel.assert_called_once_with("error")
+        cells.ravel()[i].tick_params.assert_called_once_with(labelbottom=True)
+
+
+def test_labels_are_tried_around_a_point_the_nearest_first_and_alike_on_all_sides():
+    offsets = np.array(panels._OFFSETS)
+    distances = np.hypot(*offsets.T)
+    assert (np.diff(distances) > -1e-9).all() and distances[0] == 7 and len(np.unique(offsets.round(9), axis=0)) == 32
+    assert np.allclose(offsets[0], (7, 0))
+    for mirror in ((1, -1), (-1, 1)):
+        assert {tuple(o) for o in (offsets * mirror).round(9) + 0.0} == {tuple(o) for o in offsets.round(9) + 0.0}
+
+
+def test_the_common_area_of_two_boxes():
+    def box(*corners):
+        return np.array(corners[:2], float), np.array(corners[2:], float)
+
+    one = box(0, 0, 4, 2)
+    for other, area in (
+        (one, 8),
+        (box(1, 1, 9, 9), 3),
+        (box(4, 0, 5, 2), 0),
+        (box(5, 3, 6, 4), 0),
+        (box(1, 0.5, 2, 1), 0.5),
+    ):
+        assert panels._overlap(one, other) == panels._overlap(other, one) == area
+
+
+def test_labels_of_points_keep_off_each_other_the_points_and_the_frame():
+    """Nine points in a corner: every label is in the axes, and none lies on another one or on a point."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 4), dpi=72)
+    axes = figure.add_axes((0.1, 0.1, 0.85, 0.85))
+    axes.set(xlim=(0, 1), ylim=(0, 1))
+    points = [(0.75 + 0.12 * (i % 3), 0.7 + 0.14 * (i // 3)) for i in range(9)]
+    panels.label_points(axes, points, [f"name {i}" for i in range(9)], ["#ff0000"] * 9)
+    at, frame, boxes = axes.transData.transform(points), axes.get_window_extent(), []
+    for i, (text, point) in enumerate(zip(axes.texts, at, strict=True)):
+        assert text.get_text() == f"name {i}" and text.xy == points[i]
+        centre, size = point + text.xyann, np.array([0.56 * 6.5 * len(text.get_text()), 1.1 * 6.5])
+        low, high = centre - size / 2, centre + size / 2
+        assert (low >= (frame.x0 - 1e-9, frame.y0 - 1e-9)).all() and (high <= (frame.x1 + 1e-9, frame.y1 + 1e-9)).all()
+        boxes.append((low, high))
+    overlaps = [panels._overlap(a, b) for i, a in enumerate(boxes) for b in boxes[:i]]
+    overlaps += [panels._overlap(box, (point - 3, point + 3)) for box in boxes for point in at]
+    assert max(overlaps) == 0
+    half = 0.56 * 6.5 / 2
+    for x, beside in ((0.3, 7 + half), (0.99, -7 - half), (0.01, 7 + half)):
+        panels.label_points(axes, [(x, 0.3)], ["a"], ["#ff0000"])
+        assert axes.texts[-1].xyann == pytest.approx((beside, 0)) and axes.texts[-1].arrow_patch is None
+    panels.label_points(axes, [(0.3, 0.2), (0.33, 0.2)], ["a", "b"], ["#ff0000"] * 2)
+    assert [text.xyann for text in axes.texts[-2:]] == [pytest.approx((-7 - half, 0)), pytest.approx((7 + half, 0))]
+
+
+def test_the_methods_of_a_panel_on_few_problems_are_faint():
+    row = {"method": "fgr+icp", "kind": "global", "distinct_problems": 40}
+    plain, look = panels.lines_of_row(row), style.look("fgr+icp", "global")
+    assert "alpha" not in plain and plain == panels.lines_of("fgr+icp", "global")
+    assert (plain["color"], plain["linestyle"], plain["linewidth"]) == (look.colour, look.line, look.width)
+    assert (plain["marker"], plain["fillstyle"]) == (look.marker, "left")
+    assert panels.lines_of("fgr", "global")["fillstyle"] == "full"
+    assert panels.lines_of_row(row | {"distinct_problems": 3})["alpha"] == style.FAINT
+
+
+@pytest.mark.parametrize(("width", "size", "most"), [(7.16, 7, 141), (3.5, 6.5, 74), (0.5, 7, 20)])
+def test_texts_are_wrapped_to_the_width_of_the_figure(width, size, most):
+    lines = panels._wrapped("word " * 80, width, size).split("\n")
+    assert all(len(line) <= most for line in lines) and max(map(len, lines)) > most - 5
+    assert panels._wrapped("a $b$", width, size) == r"a \$b\$"
+
+
+@pytest.mark.parametrize("note", ["", "a note"])
+def test_titles_say_what_and_where_and_a_note_is_below(note):
+    figure, cells = panels.new_figure(2, 3, 1.5)
+    panels.put_title(figure, "What", "where", note)
+    assert cells.shape == (2, 3) and figure.get_size_inches().tolist() == [style.figure_width(), 3.55]
+    assert figure._suptitle.get_text() == "What\nwhere"
+    assert (figure._supxlabel.get_text() if figure._supxlabel else "") == note and bool(figure._supxlabel) == bool(note)

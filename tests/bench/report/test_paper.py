@@ -130,3 +130,10 @@ def test_the_table_of_accuracy_is_sorted_by_class_with_the_error_and_the_recall_
         assert (row[2].text, row[3].text) == (f"{answered.mean():.2f}{star}", f"{(error < 0.2).mean():.2f}")
         assert row[2].bold == row[3].bold == (row[0].text == "best")
         assert all(cell.faint == row[0].text.startswith("few") for cell in row)
+
+
+def test_the_printed_numbers_are_texts_as_printed():
+    """Such as 1.00 and OOM; a cell without a category is empty."""
+    for name in ("value", "category", "condition"):
+        assert all(type(text) is str for text in paper.printed()[name]), name
+    assert {"OOM", "0.00", "1.00"} <= set(paper.printed()["value"]) and "" in set(paper.printed()["category"])

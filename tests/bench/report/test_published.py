@@ -26,7 +26,8 @@ def scans():
 
 def test_scans_have_recall_by_scene_and_published_rows_below(scans):
     (table,) = protocol_tables(scans, "3dmatch").values()
-    assert table.columns[-2:] == ["a", "b"] and len({len(row) for row in table.rows}) == 1
+    heads = ["RR: scenes", "RR: pairs", "15°, 0.3 m: scenes", "15°, 0.3 m: pairs", "RRE (°)", "RTE (m)"]
+    assert table.columns == ["method", "pairs", *heads, "a", "b"] and len({len(row) for row in table.rows}) == 1
     ours = [[cell.text for cell in row] for row in table.rows if not row[0].text.startswith("[")]
     assert ours[1] == ["m", "4", "0.833", "0.750", "0.667", "0.500", "2.00", "0.150", "0.67", "1.00"]
     printed = {row[0].text: row for row in table.rows if row[0].text.startswith("[")}
@@ -40,6 +41,7 @@ def test_published_rows_appear_only_where_their_protocol_fits(scans):
     assert "Published" not in protocol_tables(scans, None)["d", "real", 64].caption
     assert "Published" not in protocol_tables(scans, "geotransformer180")["d", "real", 64].caption
     (objects,) = protocol_tables({"summary": summary_of("crop[keep=0.7]")}, "geotransformer180").values()
+    assert objects.columns == ["method", "answered", "RRE mean (°)", "RTE mean"]
     shown = {row[0].text: [cell.text for cell in row[2:]] for row in objects.rows}
     assert shown["[1] GeoTransformer (learned)"] == ["6.83", "0.044"] and shown["m"][0] == "1.250"
     assert protocol_tables({"summary": summary_of("noisy")}, "3dmatch") == {}

@@ -10,11 +10,11 @@ from bench.evaluation import aggregate
 from bench.evaluation.conventions import CONVENTIONS
 from bench.planning.catalog import Catalog
 from bench.report import qualitative, style
-from bench.report.gaussians import MixtureRow, _draw_mixtures
+from bench.report.gaussians import MixtureRow, _draw_mixtures, _mixture_row
 from bench.report.qualitative import SHOWN, Panel, choose, draw_grid, grids_of, panels_of, project
 from bench.report.recommendation import Recommendation
 from bench.report.replay import ProblemReplay, poses_of, subsample, upright
-from datasets.problems import make_problem
+from datasets.problems import ProblemKey, make_problem
 from methods.base import Gaussians
 from tests.bench.report.real_run import real_run
 from tests.catalog import open_data
@@ -128,6 +128,39 @@ def test_the_grid_of_a_group_has_its_methods_its_licence_and_its_errors(tmp_path
     first = dict(zip(names, (p.text for p in shown[0][1][1:]), strict=True))
     assert job.alt.startswith(f"Errors by problem: {shown[0][0].replace(chr(10), ' ')}: ")
     assert all(f"{method} {text}" in job.alt for method, text in first.items())
+
+
+def test_a_grid_says_how_many_methods_it_leaves_out(tmp_path, monkeypatch):
+    """Of those that were run, without controls; nothing if it shows all. A group without clouds has no grid."""
+    run = real_run("noisy")
+    trials, replay = aggregate.add_success(run, CRITERION), ProblemReplay(run, Catalog.of(tmp_path))
+    rows = [("exact", "global", 4), ("turned", "global", 4), ("truth", "control", 4), ("absent", "global", 0)]
+    records = [dict(zip(("method", "kind", "problems"), row, strict=True)) for row in rows]
+    monkeypatch.setattr(qualitative, "group_records", lambda *_: records)
+    for names, note in ((["exact"], "1 of 2 methods shown: the best of each kind"), (["exact", "turned"], "")):
+        monkeypatch.setattr(qualitative, "best_of_each_kind", lambda rows, advice, names=names: names)
+        given = run, {"trials": trials, "summary": None}, [GROUP], {GROUP: None}, CRITERION, replay, tmp_path
+        (job,) = grids_of(*given)
+        assert job.arguments[1:] == (names, "shapes40 · noisy · 128 points", note)
+    monkeypatch.setattr(ProblemReplay, "problem", lambda *_: None)
+    assert list(grids_of(*given)) == []
+
+
+def test_mixtures_are_moved_with_their_clouds_to_the_upright_frame(tmp_path):
+    """The source's by the true pose, too; radii, weights and shares stay."""
+    problem = make_problem(open_data("shapes40"), ProblemKey("shapes40", "noisy", 64, 1))
+    draw = np.random.default_rng(0)
+    mixtures = [Gaussians(*(draw.random(shape) for shape in ((64, 4), 4, (4, 3), 4))) for _ in range(2)]
+    row = _mixture_row("shapes40/noisy/64/00001", problem, tuple(mixtures))
+    up = upright(problem)
+    for k, T in enumerate((up @ problem.T_target_source, up)):
+        R, t = T[:3, :3], T[:3, 3]
+        cloud = (problem.source, problem.target)[k].astype(np.float64)
+        np.testing.assert_allclose(row.clouds[k], cloud @ R.T + t, atol=1e-12)
+        np.testing.assert_allclose(row.mixtures[k].means, mixtures[k].means @ R.T + t, atol=1e-12)
+        for name in ("shares", "weights", "radii"):
+            assert getattr(row.mixtures[k], name) is getattr(mixtures[k], name)
+    assert row.name == f"{problem.tags['category']}\n00001"
 
 
 def test_gaussians_are_circles_at_their_means_coloured_alike_in_both_clouds():

@@ -53,6 +53,14 @@ def test_among_equals_a_winner_is_bold_no_more_often_than_the_level_allows():
     assert sum(name is not None for name in bold) <= 5
 
 
+def test_without_methods_everything_is_empty_and_nothing_is_best():
+    """Of a group of controls alone, shapes fit together, so that masks and tables of it are empty, too."""
+    empty = _errors({"control": np.full(40, 0.1)})
+    shapes = [empty.error.shape, empty.success.shape, empty.category.shape, empty.cluster.shape, empty.ranked.shape]
+    assert shapes == [(0, 0), (0, 0), (0,), (0,), (0,)] and empty.methods == []
+    assert ranking.duels(empty) == {} and empty.in_category("c").error.shape == (0, 0)
+
+
 def test_recall_ranking():
     sure, lost = np.full(40, 0.1), np.full(40, 0.9)
     mixed = np.where(np.arange(40) < 2, np.inf, 0.1)
@@ -61,6 +69,12 @@ def test_recall_ranking():
     won = by_recall(_errors({"a": sure, "b": lost}))
     assert won.winner == "a" and won.tied == ["a"] and won.p < 1e-9
     assert by_recall(_errors({"control": sure})) is None
+
+
+def test_a_single_method_is_the_best_and_wins_nothing():
+    order = by_recall(_errors({"a": np.full(40, 0.1), "control": np.full(40, 0.1)}))
+    assert order.methods == order.tied == ["a"] and order.winner is None and order.p == 1
+    assert by_recall(_errors({"a": np.full(40, 0.1), "few": np.full(3, 0.9)})).winner is None
 
 
 def test_methods_with_few_problems_take_no_part():

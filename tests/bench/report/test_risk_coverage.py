@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from bench.report import style
-from bench.report.risk_coverage import risk_of, risks_of
+from bench.report import risk_coverage, style
+from bench.report.risk_coverage import confidences, risk_of, risks_of
 from tests.bench.report.one_group import CRITERION, one_group
 
 GROUP = ("d", "noisy", 64)
@@ -38,7 +38,7 @@ def test_a_perfect_a_reversed_and_a_mute_confidence():
 def test_the_figure_shows_methods_with_confidences_and_enough_problems(tmp_path):
     """By brute force over outcomes: skipped ones do not count, failures count as not accepted, controls are not drawn."""
     draw = np.random.default_rng(0)
-    errors = draw.uniform(0, 0.4, (5, 40))
+    errors = draw.uniform(0, 0.4, (5, 40)) * np.array([[0.75], [1], [1], [1], [1]])
     errors[0, :7] = np.inf
     names = {"a": "local", "b": "global", "truth": "control", "mute": "global", "few": "global"}
     given = {m: (kind, e[:3] if m == "few" else e) for (m, kind), e in zip(names.items(), errors, strict=True)}
@@ -65,6 +65,18 @@ def test_the_figure_shows_methods_with_confidences_and_enough_problems(tmp_path)
     curves = [line.get_data() for line in axes.lines if len(line.get_xdata()) > 2]
     for (x, y), risk in zip(curves, risks.values(), strict=True):
         np.testing.assert_array_equal((x, y), (risk.coverage, risk.risk))
-    labels = {text.get_text() for text in axes.texts}
-    assert {f"{method} {risk.somers_d:.2f}" for method, risk in risks.items()} <= labels
+    highest_first = sorted(risks.items(), key=lambda item: -item[1].risk[-1])
+    assert [text.get_text() for text in axes.texts] == [f"{m} {risk.somers_d:.2f}" for m, risk in highest_first]
+    assert highest_first != list(risks.items()), "the order is not that of the methods"
     assert not list(risks_of(loaded, trials.assign(rmse=0.1), [GROUP], CRITERION, tmp_path))
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 7, 8])
+def test_the_confidence_of_each_trial_is_read_whatever_the_number_at_once(monkeypatch, at_once):
+    notes = [None if i % 3 == 2 else json.dumps({"n": 1} | ({"confidence": i / 8} if i % 3 else {})) for i in range(12)]
+    phases = ["timing" if i in (4, 5) else "accuracy" for i in range(12)]
+    loaded = SimpleNamespace(outcomes=pd.DataFrame({"phase": phases, "notes": notes}))
+    monkeypatch.setattr(risk_coverage, "_PARSED", at_once)
+    expected = np.array([i / 8 if i % 3 == 1 else np.nan for i in range(12) if i not in (4, 5)])
+    for rows in (np.arange(10), np.array([3, 0, 9, 7])):
+        np.testing.assert_array_equal(confidences(loaded, pd.DataFrame(index=rows)), expected[rows])

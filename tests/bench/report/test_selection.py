@@ -52,3 +52,9 @@ def test_methods_of_the_pareto_front_are_selected_before_the_others():
 
 def test_controls_and_few_problems_come_last():
     assert [row["method"] for row in by_rank(ROWS, None)][-3:] == ["none", "oracle", "few"]
+
+
+def test_controls_and_methods_that_were_not_run_are_never_selected():
+    rows = [_row("truth", "control", 1.0), _row("absent", "global", 0.0, 0), _row("few", "global", 0.5, 3)]
+    assert best_of_each_kind(rows, UNRANKED) == ["few"] and best_of_each_kind(rows[:2], UNRANKED) == []
+    assert best_of_each_kind([*rows, _row("a", "local", 0.1)], UNRANKED) == ["a"]

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 
 import matplotlib
 import numpy as np
@@ -16,7 +17,7 @@ from bench.evaluation.conventions import CONVENTIONS, by_convention
 from bench.evaluation.statistics import Difference
 from bench.report import figures, interactive, ranking, style, tables, terminal, trends
 from bench.report.estimated_symmetry import NOTE
-from bench.report.panels import kind_panels, set_log_ticks
+from bench.report.panels import KindPanel, kind_panels, set_log_ticks
 from bench.report.ranking import Duel, errors_of
 from bench.report.recommendation import Recommendation, alone, recommend
 from bench.report.selection import by_rank
@@ -416,10 +417,31 @@ def test_a_sentence_names_at_most_five_of_the_tied():
     assert Recommendation(None, {}, {}, False).sentence() == "" and Recommendation(None, {}, {}, False).method is None
 
 
+def test_a_method_that_is_as_fast_is_not_called_faster():
+    """Of methods that lose a single test, those that take less time than the recommended one are named."""
+    order = ranking.Ranking(["a", "b", "c"], [], ["a", "b", "c"], ["b", "c"], 0.5)
+    for b, named in ((4.9, " (faster, but worse in one: b)"), (5.0, ""), (5.1, "")):
+        advice = Recommendation(order, dict.fromkeys("abc", 0.5), {"a": 5.0, "b": b}, False)
+        assert (named in advice.sentence()) and ("faster" in advice.sentence()) == bool(named)
+
+
 def curve_lines(axes):
     """Data of the lines in the units of the axes, without leaders of labels."""
     lines = [line for line in axes.lines if line.get_transform() == axes.transData]
     return [np.array(line.get_data(), dtype=float) for line in lines]
+
+
+def ticks_of(axes):
+    """Places and texts of the ticks of the x axis."""
+    return axes.get_xticks().tolist(), axes.xaxis.get_major_formatter().format_ticks(axes.get_xticks())
+
+
+def labels_of(figure, panels):
+    """Labels of the axes of the first panels, which share their x axis; others show nothing."""
+    axes = figure.axes[:panels]
+    assert all(axes[0].get_shared_x_axes().joined(axes[0], other) for other in axes)
+    assert not any(other.axison for other in figure.axes[panels:])
+    return [[a.get_xlabel() for a in axes], [a.get_ylabel() for a in axes]]
 
 
 def panels_of(frames):
@@ -437,6 +459,8 @@ def test_figures_of_curves_show_the_share_below_each_error(frames):
     axis = figures.error_axis(frames["cdf"]["rmse"].to_numpy(), CRITERION)
     assert [a.get_xscale() for a in (figure.axes[0], logarithmic.axes[0])] == ["linear", "log"] and wide.log
     assert [axes.get_title(loc="left") for axes in figure.axes[:3]] == ["local", "global", "learned"]
+    shares = "share of problems"
+    assert labels_of(figure, 3) == [["", *["RMSE (units of the cloud)"] * 2], [shares, "", shares]]
     for axes, panel in zip(figure.axes, panels, strict=False):
         (m,) = (str(row["method"]) for row in panel.rows)
         errors = frames["trials"].loc[frames["trials"]["method"] == m, "rmse"].to_numpy()
@@ -469,6 +493,20 @@ def test_a_curve_has_at_most_400_steps_and_both_ends(n):
     figures._curve(cut, curve, row, CRITERION, figures.ErrorAxis(0.0, 0.35, False))
     x, shown = map(np.asarray, cut.lines[0].get_data())
     assert x[-1] == 0.35 and shown[-1] == shown[-2] and x[-2] <= 0.35
+
+
+def test_without_a_threshold_no_line_marks_it(frames):
+    plain = replace(CRITERION, limits=())
+    assert plain.threshold is None
+    from matplotlib.figure import Figure
+
+    axes = Figure().subplots()
+    figures._frame_cdf(axes, plain, figures.ErrorAxis(0.0, 1.0, False), np.nan)
+    assert axes.lines[:] == [] and axes.texts[:] == []
+    rows = tables.group_records(frames["summary"], GROUP)
+    assert interactive.cdf(frames["cdf"], rows, plain)["layout"]["shapes"] == []
+    every = {name: frames[name].iloc[:0] for name in ("summary", "cdf", "timing")}
+    assert interactive.all_charts(every, {}, plain)["time"] == {}
 
 
 def test_the_error_axis_ends_at_one_or_at_a_percentile_of_the_errors():
@@ -507,11 +545,16 @@ def test_figures_by_angle_show_mean_error_and_recall_at_the_middle_of_each_bin(f
     with matplotlib.rc_context(style.RC):
         panels = panels_of(frames)
         figure = trends._trend_figure(data, trend, panels, CRITERION, "title", "", np.nan)
+    assert labels_of(figure, 6) == [["", "", "", "", "angle", "angle"], ["recall", "mean RMSE, answered"] * 3]
     for panel, left, right in zip(panels, figure.axes[::2], figure.axes[1::2], strict=True):
+        assert left.get_title(loc="left") == panel.title and left.get_ylim() == (-0.03, 1.03)
+        assert (right.get_yscale(), right.get_ylim()[0]) == ("symlog", 0)
+        assert ticks_of(left) == (trend.ticks, trend.texts) and left.get_xscale() == "linear"
         mine = bins[bins["method"] == panel.rows[0]["method"]]
         middle = ((mine["angle_low"] + mine["angle_high"]) / 2).tolist()
         (recall,) = curve_lines(left)
         assert recall[0].tolist() == middle and recall[1].tolist() == mine["recall"].tolist()
+        assert [text.get_text() for text in right.texts] == [str(row["method"]) for row in panel.rows]
         whole, hollow = curve_lines(right)
         np.testing.assert_array_equal(whole[1], mine["rmse_mean_answered"])
         partly = (mine["answered"] < mine["problems"]).to_numpy()
@@ -535,12 +578,19 @@ def test_figures_and_charts_of_times_show_medians_and_where_no_call_returned(tmp
     with matplotlib.rc_context(style.RC):
         figure, angles = (job.make(*job.arguments) for job in jobs[:2])
     assert [axes.get_title(loc="left") for axes in figure.axes[:3]] == ["local", "global", "learned"]
+    assert labels_of(figure, 3) == [["", *["points per cloud"] * 2], [""] * 3]
+    assert labels_of(angles, 3)[0] == ["", *["rotation angle (°)"] * 2]
+    assert figure._supylabel.get_text() == angles._supylabel.get_text() == "median time for one pair (ms)"
     for axes, m in zip(figure.axes, ("b", "a", "c"), strict=False):
+        assert ticks_of(axes) == ([64, 1024], ["64", "1024"])
+        assert axes.get_xlim() == pytest.approx((64 / 1.15, 1024 * 1.15))
         mine = whole[whole["method"] == m].sort_values("points")
         np.testing.assert_array_equal(curve_lines(axes)[0], [mine["points"], mine["time_ms_median"]])
         crosses = [line.get_data() for line in axes.lines if line.get_marker() == "x" and len(line.get_xdata())]
         assert [(list(x), list(y)) for x, y in crosses] == ([([1024], [1.0])] if m == "c" else [])
         assert axes.get_xscale() == axes.get_yscale() == "log"
+        last = mine["time_ms_median"].dropna().iloc[-1]
+        assert [text.get_text() for text in axes.texts] == [f"{m} {style.number(last, 0)}"]
     assert curve_lines(angles.axes[1])[0][0].tolist() == [45, 135] and angles.axes[0].get_xscale() == "linear"
     chart = interactive.times(frame)
     assert [trace["name"] for trace in chart["data"]] == ["b", "a", "c"]
@@ -551,11 +601,33 @@ def test_figures_and_charts_of_times_show_medians_and_where_no_call_returned(tmp
     assert chart["layout"]["xaxis"]["tickvals"] == [64, 1024] and json.dumps(chart)
 
 
-def test_recall_against_time_shows_both_with_the_interval(frames):
+def test_lines_without_a_value_have_no_label_at_their_end(frames):
+    rows = [row for row in tables.group_records(frames["summary"], GROUP) if row["method"] in "ab"]
+    mean = {"a": [0.25, np.nan], "b": [np.nan, np.nan]}
+    data = pd.DataFrame([{"method": m, "x": x, "mean": v} for m, some in mean.items() for x, v in enumerate(some)])
+    ends = trends._mean_ends(data.iloc[::-1], KindPanel("global", rows, 0))
+    assert [(end.text, end.y) for end in ends] == [("a", 0.25)]
+    timing = data.rename(columns={"mean": "time_ms_median"}).assign(kind="global")
+    assert [(end.text, end.y) for end in trends._time_ends(timing, "global")] == [("a 0.250", 0.25)]
+    words = trends._ends_in_words(data.assign(recall=[0.5, 0.75, 0.25, 1.0]), [KindPanel("global", rows, 0)], TREND)
+    assert words == "Recall at overlap few and at many: b 0.25 to 1.00; a 0.50 to 0.75."
+    assert trends._ends_in_words(data[:0].assign(recall=[]), [KindPanel("global", rows, 0)], TREND) == ""
+
+
+TREND = trends.Trend("overlap", [0, 1], ["few\nn 3", "many\nn 4"])
+
+
+def test_recall_against_time_shows_both_with_the_interval(frames, tmp_path):
     rows = [r for r in tables.group_records(frames["summary"], GROUP) if r["method"] in "abc"]
     advice = Recommendation(None, {}, {"a": 5.0, "b": 7.0, "c": 11.0}, True)
+    assert figures.recall_time_job(rows, advice, CRITERION, "d", tmp_path / "x").arguments[0] == rows
+    unknown = Recommendation(None, {}, {"truth": 1.0, "few": 1.0}, True)
+    assert figures.recall_time_job(rows, unknown, CRITERION, "d", tmp_path / "x") is None
     with matplotlib.rc_context(style.RC):
         axes = figures._recall_time(rows, advice, CRITERION, "title", "").axes[0]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("time for one pair, timed alone (ms)", CRITERION.recall_label)
+    assert axes.get_xscale() == "log" and axes.get_xlim() == pytest.approx((5 / 1.5, 11 * 1.9))
+    assert axes.get_ylim() == (-0.04, 1.06)
     points = [line.get_data() for line in axes.lines if len(line.get_xdata()) == 1 and line.get_marker() != "None"]
     assert [(float(x[0]), float(y[0])) for x, y in points] == [(advice.ms[r["method"]], r["recall"]) for r in rows]
     for bars, row in zip(axes.collections, rows, strict=True):
@@ -567,7 +639,7 @@ def test_recall_against_time_shows_both_with_the_interval(frames):
 
 
 def test_every_figure_with_data_is_drawn_once_under_its_own_name(frames, tmp_path):
-    more = frames["summary"].assign(points=128)
+    more = pd.concat([frames["summary"].assign(points=128), frames["summary"].assign(points=256, problems=0)])
     trials = frames["trials"].assign(angle_deg=10.0, overlap=0.5)
     frames = {
         "summary": pd.concat([frames["summary"], more]),

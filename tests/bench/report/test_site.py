@@ -2,8 +2,14 @@
 
 import dataclasses
 import json
+import random
 import shutil
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from bench.cli import main
@@ -14,6 +20,7 @@ from bench.report import site
 from bench.report.site import Entry, with_latest
 from bench.report.verify import digests
 from bench.storage.csv_writer import read_csv
+from common.errors import InputError
 from tests.bench.command_line import refused, tree
 from tests.bench.synthetic_run import HOSTILE, METHODS, as_loaded, synthetic_run
 
@@ -209,3 +216,168 @@ def test_a_folder_with_other_files_and_bad_runs_are_one_line(runs, published, tm
     (tmp_path / "bad" / "verify.json").write_text("{")
     assert "verify.json" in refused(capsys, "publish", tmp_path / "bad", "--site", tmp_path / "s")
     assert main.main(["publish", str(runs[0]), "--site", str(published), "--no-poses"]) == 0  # a site is replaced
+
+
+def timed(*rows):
+    names = ["method", "points", "time_ms_median", "device", "machine", "phase", "angle_low", "angle_high"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def test_a_time_is_the_fastest_that_a_machine_took_alone_over_all_angles():
+    whole = ("timing", 0, 180)
+    rows = [
+        ("m", 64, 9.0, "cpu", "a", *whole),
+        ("m", 64, 5.0, "cuda:0", "b", *whole),
+        ("m", 64, 7.0, "cpu", "c", *whole),
+    ]
+    rows += [
+        ("m", 64, 1.0, "cpu", "a", *other) for other in (("accuracy", 0, 180), ("timing", 0, 90), ("timing", 90, 180))
+    ]
+    rows += [("m", 128, np.nan, "cpu", "a", *whole), ("n", 64, 2.0, "cpu", "a", *whole)]
+    assert site._times(timed(*rows)) == {("m", 64): (5.0, "cuda:0", "b"), ("n", 64): (2.0, "cpu", "a")}
+    assert site._times(timed(*rows).drop(columns="machine"))["m", 64] == (5.0, "cuda:0", None)
+
+
+def test_rows_are_sorted_by_task_group_and_recall_then_error():
+    first = entry("a", 40, 0.5)
+    order = [
+        replace(first, task="objects, clean", recall=0.1),
+        replace(first, task="objects, noisy", group="g1", recall=0.1),
+        replace(first, task="objects, noisy", group="g2", problem_set="s1", recall=0.1),
+        replace(first, task="objects, noisy", group="g2", problem_set="s2", recall=0.9),
+        replace(first, task="objects, noisy", group="g2", problem_set="s2", error=0.2),
+        replace(first, task="objects, noisy", group="g2", problem_set="s2", error=0.3),
+        replace(first, task="objects, noisy", group="g2", problem_set="s2", error=0.3, method="b"),
+        replace(first, task="objects, noisy", group="g2", problem_set="s2", error=None),
+        replace(first, task="objects, noisy", group="g2", problem_set="s2", recall=None),
+        replace(first, task="objects, noisy", group="g2", problem_set="s2", recall=1.0, kind="control"),
+        replace(first, task="objects, noisy", group="g2", problem_set="s2", recall=1.0, problems=19),
+        replace(first, task="a data set of pairs"),
+    ]
+    for seed in range(5):
+        mixed = random.Random(seed).sample(order, len(order))
+        assert [replace(row, latest=True) for row in with_latest(mixed)] == order
+
+
+def test_the_latest_run_is_the_last_that_was_not_refused_of_each_device():
+    runs = [("a", "2026-01-03", "verified"), ("b", "2026-01-04", "refused"), ("c", "2026-01-02", "unverified")]
+    rows = [replace(entry("m", 40, 0.5), run=r, finished=f, verified=v) for r, f, v in runs]
+    rows += [replace(rows[2], device="cuda:0"), replace(rows[2], problem_set="other"), replace(rows[2], method="n")]
+    rows += [replace(rows[0], run="d")]  # finished at the same time
+    latest = {(r.run, r.device, r.problem_set, r.method) for r in with_latest(rows) if r.latest}
+    assert latest == {
+        ("d", "cpu", "set", "m"),
+        ("c", "cuda:0", "set", "m"),
+        ("c", "cpu", "other", "m"),
+        ("c", "cpu", "set", "n"),
+    }
+    assert entry("m", 40, 0.5).latest and not entry("m", 40, 0.5).timed_in
+
+
+def test_a_time_taken_alone_is_lent_by_the_newest_run_with_the_same_work():
+    asks = replace(entry("m", 40, 0.5), run="asks", group="d/noisy/64", time_ms=9.0)
+    old, new = (
+        replace(asks, run=r, group="d/clean/64", time_ms=t, timed_in=r, finished=f)
+        for r, t, f in (("old", 1.0, "1"), ("new", 2.0, "2"))
+    )
+    settings = dict.fromkeys(("asks", "old", "new"), (4, None))
+
+    def lent(*others, **other_settings):
+        rows = site.with_times_alone([asks, *others], settings | other_settings)
+        assert rows[1:] == list(others)
+        return rows[0].time_ms, rows[0].timed_in
+
+    assert lent(old, new) == lent(new, old) == (2.0, "new") and lent() == (9.0, "")
+    assert lent(old, replace(new, verified="refused")) == (1.0, "old")
+    for name in ("method", "device", "processor", "commit"):
+        assert lent(replace(old, **{name: "other"})) == (9.0, "")
+    assert lent(replace(old, group="d/clean/128")) == lent(replace(old, group="e/clean/64")) == (9.0, "")
+    assert lent(old, old=(1, None)) == (9.0, "")
+    unknown = [replace(row, commit=site.UNKNOWN) for row in (asks, old)]
+    assert site.with_times_alone(unknown, settings) == unknown
+    assert site.with_times_alone([replace(asks, timed_in="asks"), new], settings)[0].time_ms == 9.0
+
+
+def test_a_verdict_in_a_word():
+    def said(verdict, *checks):
+        findings = [{"check": check, **({"method": m} if m else {})} for check, m in checks]
+        return site.Published(Path("r"), {}, {}, {"verdict": verdict, "findings": findings})
+
+    assert (
+        site.Published(Path("r"), {}, {}, None).status
+        == site.Published(Path("r"), {}, {}, None).status_of("a")
+        == "unverified"
+    )
+    for verdict, word in (("verified", "verified"), ("files verified", "unverified"), ("refused", "refused")):
+        assert said(verdict).status == word
+    one = said("verified", ("tables", "b"), (site.NOT_SOLVED, "a"))
+    assert (one.status_of("a"), one.status_of("b")) == ("unverified", "verified")
+    assert said("verified", (site.NOT_SOLVED, "")).status_of("b") == "unverified"
+    assert said("refused", (site.NOT_SOLVED, "a")).status_of("a") == "refused"
+
+
+def test_the_answers_of_a_run_are_listed_by_group_method_and_repeat():
+    rows = [
+        ("d", "noisy", 64, "p2", "m", 0, "ok", 0.123456), ("d", "noisy", 64, "p1", "m", 0, "timeout", np.inf),
+        ("d", "noisy", 64, "p1", "m", 1, "ok", 0.5), ("d", "noisy", 64, "p3", "n", 0, "skipped", np.nan),
+        ("d", "noisy", 64, "p2", "n", 0, "ok", 2.0), ("d", "clean", 64, "q", "n", 0, "skipped", np.nan),
+    ]  # fmt: skip
+    names = ["dataset", "condition", "points", "problem", "method", "repeat", "status", "rmse"]
+    trials = pd.DataFrame(rows, columns=names)
+    poses = trials.assign(phase=["accuracy"] * 5 + ["timing"])
+    for i in range(16):
+        poses[f"t{i // 4}{i % 4}"] = np.arange(len(poses)) + i / 100
+    run = site.Published(Path("r"), {}, {"trials": trials, "poses": poses}, None)
+    assert site.trials_of(run) == {
+        "d/noisy/64": {
+            "problems": ["p1", "p2"],
+            "methods": {"m\t0": ["timeout", 0.123], "m\t1": [0.5, None], "n\t0": [None, 2.0]},
+        }
+    }
+    shown = site.poses_of(run)
+    assert list(shown) == ["m\tp2\t0", "m\tp1\t1", "n\tp2\t0"]
+    assert shown["m\tp1\t1"] == [2 + i / 100 for i in range(16)]
+
+
+def test_what_a_row_says_of_its_data_and_its_numbers():
+    catalog = main_catalog()
+    assert site._task("d", "noisy[sigma=0.1]") == "objects, noisy" and site._task("d", "real") == "d"
+    assert site._licence("nowhere[path=x]", catalog) == site.UNKNOWN
+    assert site._licence("shapes40[a=b]", catalog) == catalog.data.entries["shapes40"].facts.licence
+    values = {0: 0.0, 1.5: 1.5, np.inf: None, "x": None, None: None}
+    assert {value: site._finite(value) for value in values} == values and site._finite(np.nan) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "known"),
+    [({}, True), ({"verdict": "perfect"}, False), ({"files": {}}, False), ({"findings": None}, True)],
+)
+def test_a_verdict_counts_if_it_is_complete_known_and_of_these_files(tmp_path, change, known):
+    (tmp_path / "summary.csv").write_text("a\n1\n")
+    content = {"verdict": "verified", "findings": [], "files": digests(tmp_path)} | change
+    assert site._verdict(tmp_path) is None
+    (tmp_path / "verify.json").write_text(json.dumps(content))
+    assert (site._verdict(tmp_path) == content) == known and (site._verdict(tmp_path) is None) != known
+    for name in ("verdict", "findings", "files"):
+        (tmp_path / "verify.json").write_text(json.dumps({key: value for key, value in content.items() if key != name}))
+        assert site._verdict(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("names", "page", "refused_for"),
+    [
+        ((), None, ""),
+        (("a",), None, "holds a, and no site"),
+        (("a", "index.html"), "<title>other</title>", "holds a, index.html"),
+        (("index.html", "runs"), f"<title>{site.TITLE}</title>", ""),
+    ],
+)
+def test_only_a_new_or_empty_folder_or_a_site_is_written_to(tmp_path, names, page, refused_for):
+    for name in names:
+        (tmp_path / name).write_text(page or "")
+    with pytest.raises(InputError, match=refused_for) if refused_for else nullcontext():
+        site._check_site(tmp_path)
+    site._check_site(tmp_path / "new")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="is not a folder"):
+        site._check_site(tmp_path / "file")

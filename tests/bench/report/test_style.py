@@ -1,8 +1,11 @@
 """Looks of methods and formats of numbers."""
 
 import itertools
+from pathlib import Path
 
+import matplotlib
 import numpy as np
+import pandas as pd
 import pytest
 
 from bench.planning.catalog import Catalog
@@ -136,3 +139,48 @@ def test_numbers(value, digits, text):
 )
 def test_the_first_line_of_a_text_is_cut_to_the_width(text, expected):
     assert style.shorten(text, 8) == expected and len(expected) <= 8
+
+
+def test_variants_of_a_family_have_the_markers_and_lines_after_its_own():
+    """In the order of `looks.toml`, so that a method looks the same in every report."""
+    for name, entry in style._table().items():
+        if name in ("free", "control"):
+            continue
+        start = style._MARKERS.index(entry["marker"])
+        for number, variant in enumerate(entry.get("variants", [name])):
+            look = style.look(variant, "global")
+            assert (look.colour, look.dashes) == (entry["colour"], style._LINES[number])
+            assert look.marker == style._MARKERS[(start + number) % len(style._MARKERS)]
+
+
+def test_other_parameters_give_another_line_and_marker_that_stay_the_same():
+    plain, other = (style.look(name, "global") for name in ("fgr", "fgr[tuples=9]"))
+    assert other.colour == plain.colour and other.dashes != plain.dashes and other.marker != plain.marker
+    assert other == style.look("fgr[tuples=9]", "global") != style.look("fgr[tuples=8]", "global")
+    assert style.look("fgr[tuples=9]+icp", "global").dashes == style.look("fgr+icp", "global").dashes
+
+
+def test_a_picture_of_clouds_is_a_square_without_ticks_grid_and_frame():
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(style.RC):
+        axes = Figure().subplots()
+        style.frame_picture(axes, 2.5)
+    assert axes.get_xlim() == axes.get_ylim() == (-2.5, 2.5) and axes.get_aspect() == 1
+    assert [*axes.get_xticks(), *axes.get_yticks()] == []
+    assert not any(spine.get_visible() for spine in axes.spines.values())
+    assert not any(line.get_visible() for line in axes.get_xgridlines() + axes.get_ygridlines())
+
+
+def test_each_method_has_the_device_of_its_times():
+    timing = pd.DataFrame({"method": ["a", "b"], "device": ["cpu", "cuda:1"]}).astype("category")
+    assert style.devices_of(timing) == {"a": "cpu", "b": "cuda:1"}
+    assert style.device_note(["cuda:1", "cpu", "cuda:0", "cuda:1"]).endswith("unless marked cuda:0 or cuda:1.")
+
+
+def test_settings_of_a_drawing_hold_inside_alone():
+    before = style.figure_width(), style.sheet()
+    with pytest.raises(KeyError), style.drawing(style.Drawing(width=3.0, sheet=Path("own"))):
+        assert (style.figure_width(), style.sheet()) == (3.0, Path("own"))
+        raise KeyError
+    assert (style.figure_width(), style.sheet()) == before == (style.WIDTHS["page"], None)

@@ -80,6 +80,12 @@ def test_the_formats_of_a_table():
     assert bare.heads == ["a"] and bare.markdown() == "### t\n\n| a |\n| --- |\n| x |\n"
 
 
+def test_all_texts_of_markdown_are_escaped():
+    cells = [[TableCell("a_a", beside="<1>"), TableCell("2|3", bold=True)]]
+    text = Table("t_t", ["m_m", "n"], cells, [("g*", 1)], {}, "c&c").markdown()
+    assert text.split("\n")[::2] == ["### t\\_t", "| m\\_m | g\\* n |", "| a\\_a (&lt;1&gt;) | **2\\|3** |", "c&amp;c"]
+
+
 def test_cells_of_numbers_sort_by_their_values():
     assert num("0.1234", 2) == TableCell("0.12", 0.1234) and num(2, 0, True, " s") == TableCell("2 s", 2.0, True)
     assert count(np.int64(3)) == TableCell("3", 3.0)

@@ -19,7 +19,7 @@ from bench.report.ranking import duels, errors_of, select_group
 from bench.report.recommendation import recommend
 from bench.report.table import Table, TableCell
 from bench.report.tables import duel_table, group_records, headline, summary_table
-from bench.report.terminal import table_for_terminal
+from bench.report.terminal import DROPPED, _fitting, _plain, table_for_terminal
 from tests.bench.report.one_group import one_group
 
 CRITERION = CONVENTIONS["deepgmr"]
@@ -259,3 +259,31 @@ def test_a_mean_of_few_problems_is_shown_without_an_interval():
     table = summary_table(group, rows, errors_of(frames["trials"], CRITERION), CRITERION, {})
     shown = {row[0].text: row[4].text for row in table.rows}
     assert shown["a, n = 9"] == "0.150" and shown["b, n = 10"].startswith("0.150 [0.1")
+
+
+@pytest.mark.parametrize("width", range(20, 110, 3))
+def test_columns_are_left_out_in_order_until_the_rest_fits(width):
+    """By trying every number of columns left out; the name has 18 characters, a gap is two, and so are the edges."""
+    draw = np.random.default_rng(width)
+    lines = [["x" * int(n) for n in draw.integers(1, 12, 9)] for _ in range(3)]
+    widths = [max(len(line[i]) for line in lines) for i in range(9)]
+    widths[0] = max(widths[0], 18)
+    for left_out in range(8):
+        shown = [i for i in range(9) if i - 1 not in DROPPED[:left_out]]
+        needed = sum(widths[i] + 2 for i in shown) + 2
+        if needed <= width:
+            break
+    assert _fitting(lines, width) == (shown, needed) and _fitting(lines, needed)[1] == needed
+
+
+def test_values_of_the_summary_as_json():
+    values = [
+        (np.int64(3), 3),
+        (True, 1),
+        (2.5, 2.5),
+        (np.nan, None),
+        (np.inf, "inf"),
+        (np.float64(0.5), 0.5),
+        ("a", "a"),
+    ]
+    assert [_plain(value) for value, _ in values] == [expected for _, expected in values]

@@ -9,6 +9,7 @@ import pytest
 from bench.cli import main
 from bench.evaluation import aggregate
 from bench.storage import run_folder
+from bench.storage.database import ResultsDatabase
 from common.errors import InputError
 from tests.bench.command_line import SHORT, refused, tree
 
@@ -207,3 +208,21 @@ def test_a_name_is_below_the_parent_and_a_path_is_itself(out, folder):
 def test_what_is_neither_a_name_nor_a_path_is_refused(out):
     with pytest.raises(InputError, match="--out"):
         run_folder.resolve_folder(out, Path("parent"))
+
+
+def test_the_database_of_a_run_is_deleted_last(tmp_path, monkeypatch):
+    """Until then the folder is that of a run, whichever file cannot be deleted; folders are left alone."""
+    ResultsDatabase(tmp_path / "record.sqlite").close()
+    for name in ("a.txt", "cdf.csv", "run.json", "trials.csv", "verify.json"):
+        (tmp_path / name).write_text("{}")
+    (tmp_path / "summary.csv").mkdir()
+    deleted, unlink = [], Path.unlink
+    monkeypatch.setattr(Path, "unlink", lambda path, **options: deleted.append(path.name) or unlink(path, **options))
+    assert run_folder.delete_run_files(tmp_path) == ["a.txt"]
+    assert deleted[-1] == "record.sqlite" and sorted(deleted[:-1]) == [
+        "cdf.csv",
+        "run.json",
+        "trials.csv",
+        "verify.json",
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "summary.csv"]

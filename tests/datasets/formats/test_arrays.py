@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from common.errors import InputError
+from common.errors import InputError, MalformedFile
 from common.keys import rng
 from datasets import formats
+from datasets.formats import arrays
 from tests.datasets.formats import hostile
 
 POINTS = rng("arrays").normal(size=(200, 3)).astype(np.float32)
@@ -123,3 +124,13 @@ def test_declared_sizes_are_compared_with_the_file_before_room_is_made(tmp_path)
     (tmp_path / "a.npy").write_bytes(hostile.BOMBS["huge.npy"])
     with pytest.raises(InputError, match="declares an array 1000000000000 x 3 of 24000000000000 bytes, but holds 480"):
         formats.read(tmp_path / "a.npy")
+
+
+def test_a_member_may_unpack_to_the_limit_and_one_member_is_not_remarked(tmp_path, monkeypatch):
+    np.savez(tmp_path / "a.npz", points=POINTS)
+    size = 200 * 12 + 128  # a header is padded to 128 bytes
+    monkeypatch.setattr(arrays, "MAX_UNPACKED", size)
+    assert arrays.read_npz(tmp_path / "a.npz").remarks == ()
+    monkeypatch.setattr(arrays, "MAX_UNPACKED", size - 1)
+    with pytest.raises(MalformedFile, match="unpacks to"):
+        arrays.read_npz(tmp_path / "a.npz")

@@ -77,6 +77,14 @@ def test_text_in_utf_16_without_a_mark_and_comments_in_latin_1_are_read(tmp_path
         np.testing.assert_allclose(formats.read(tmp_path / name).points, POINTS)
 
 
+@pytest.mark.parametrize("mark", ["#", "//", "%", "!"])
+def test_a_comment_may_follow_any_row(tmp_path, mark):
+    """Whatever the sign of its first number, and be alone on a line."""
+    rows = ["1 2 3", f"4 5 6 {mark} a b", f"-7 8 9{mark} 50", f"{mark} 1 2 3", f".5 6 1 {mark}"]
+    (tmp_path / "a.xyz").write_text("\n".join(rows))
+    assert text.read_text(tmp_path / "a.xyz").points.tolist() == [[1, 2, 3], [4, 5, 6], [-7, 8, 9], [0.5, 6, 1]]
+
+
 def test_colours_are_kept_by_their_names(tmp_path):
     (tmp_path / "a.txt").write_text("//X Y Z R G B intensity\n" + lines(POINTS, BYTES, POINTS[:, 0]))
     columns = formats.read(tmp_path / "a.txt").columns
@@ -124,6 +132,13 @@ def test_what_is_ambiguous_or_no_table_is_refused_with_the_reason(tmp_path, text
 )
 def test_numbers_between_commas_look_like_decimals_if_one_is_long_or_begins_with_zero(row, decimals):
     assert text._looks_decimal(row.split(",")) == decimals
+
+
+def test_commas_separate_columns_if_a_single_row_has_no_decimals_between_them(tmp_path):
+    (tmp_path / "a.csv").write_text("0,31,0,25,1,205\n0,31,0,25,1,2.5\n" * 2)
+    assert text.read_text(tmp_path / "a.csv").points[0].tolist() == [0, 31, 0]
+    (tmp_path / "a.csv").write_text("0,31,0,25,1,205\n0,31,0,-5,1,205\n" * 2)
+    assert text.read_text(tmp_path / "a.csv").points[1].tolist() == [0, 31, 0]
 
 
 @pytest.mark.parametrize(("comments", "read"), [(199, True), (200, False)])

@@ -1,12 +1,13 @@
 """Fusion of frames, and paths of the camera."""
 
 import numpy as np
+import pytest
 from scipy.spatial.transform import Rotation
 
 from common.keys import rng
 from datasets.indoor.camera import Camera
-from datasets.indoor.fragments import VOXEL, Path, _points, fragment, fuse, paths
-from datasets.indoor.layout import KINDS, furnished
+from datasets.indoor.fragments import VOXEL, Path, _attraction, _beyond, _points, fragment, fuse, paths
+from datasets.indoor.layout import KINDS, Room, furnished
 from datasets.indoor.walls import panel
 
 CAMERA = Camera(width=48, height=36, focal=44.0)
@@ -81,3 +82,32 @@ def test_fusion_is_that_of_a_plain_loop():
             expected.append((np.array(cell) + 0.5) * voxel + mean)
     np.testing.assert_allclose(fuse(images, poses, camera, voxel), expected, atol=1e-12)
     assert 20 < len(expected) < len(cells)
+
+
+def test_a_camera_looks_mostly_at_furniture_up_to_its_height_and_else_anywhere():
+    room = Room(4.0, 5.0, 2.5)
+    points = np.array([_attraction(rng("empty", i), room) for i in range(200)])
+    np.testing.assert_allclose(points.min(axis=0), (0, 0, 0.2), atol=0.1)
+    np.testing.assert_allclose(points.max(axis=0), (4, 5, 1.6), atol=0.1)
+    room.taken += [(1.0, 1.1, 2.0, 2.2, 0.5), (3.0, 3.1, 1.0, 1.2, 2.4)]
+    points = np.array([_attraction(rng("furnished", i), room) for i in range(1000)])
+    low, high = (
+        ((points >= (a, c, 0.3 * min(top, 1.6))) & (points <= (b, d, min(top, 1.6)))).all(axis=1)
+        for a, b, c, d, top in room.taken
+    )
+    assert 0.82 < (low | high).mean() < 0.89 and abs(low.sum() - high.sum()) < 100
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ((3.0, 0, 0), (3, 0, 0)),
+        ((0.8, 0, 0), (1, 0, 0)),
+        ((0.69, 0, 2), (1.39, 0.3, 2)),
+        ((0.0, 0, -2), (0.7, 0.3, -2)),
+        ((0.0, 0, 0), (0.7 / np.hypot(0.7, 0.3), 0.3 / np.hypot(0.7, 0.3), 0)),
+    ],
+)
+def test_a_target_is_a_metre_away_and_not_straight_above_or_below(target, expected):
+    position = np.array([1.0, -2.0, 0.5])
+    np.testing.assert_allclose(_beyond(position, position + target), position + expected, atol=1e-12)

@@ -7,7 +7,7 @@ import pytest
 
 from common.keys import rng
 from datasets.indoor import furniture
-from datasets.indoor.layout import KINDS, furnished
+from datasets.indoor.layout import KINDS, Room, furnished
 from datasets.indoor.walls import panel, to_side, wall
 
 
@@ -76,3 +76,27 @@ def test_rooms_are_pinned(kind):
     for number in range(3):
         rooms.update(furnished(rng("pinned room", kind, number), KINDS[kind]).triangles.tobytes())
     assert rooms.hexdigest()[:8] == PINNED[kind]
+
+
+def test_rare_rooms_are_pinned():
+    """A corridor and a kitchen that take branches which none of the first three of each kind takes."""
+    rooms = hashlib.sha256()
+    for kind, number in (("kitchen", 17), ("corridor", 6)):
+        rooms.update(furnished(rng("pinned room", kind, number), KINDS[kind]).triangles.tobytes())
+    assert rooms.hexdigest()[:8] == "78f1af74"
+
+
+def test_a_place_is_free_in_the_room_and_away_from_furniture_as_high_as_it():
+    """A piece from 1 to 2 m along both walls, 0.8 m high, in a room of 4 x 5 x 2.5 m; a gap of 0.5 m."""
+    room = Room(4.0, 5.0, 2.5)
+    room.put(panel((1, 1, 0), (1, 0, 0), (0, 1, 0.8)))
+    (taken,) = room.taken
+    assert taken == (1, 2, 1, 2, 0.8) and len(room.parts) == 1
+    for x, y, z, free in (
+        *((0.5, 3, 1, True), (0.49, 3, 1, False), (3.5, 3, 1, True), (3.51, 3, 1, False)),
+        *((3, 0.5, 1, True), (3, 0.49, 1, False), (3, 4.5, 1, True), (3, 4.51, 1, False)),
+        *((3, 3, 2.19, True), (3, 3, 2.21, False), (1.5, 1.5, 0.94, False), (1.5, 1.5, 0.96, True)),
+        *((2.49, 1.5, 0.5, False), (2.51, 1.5, 0.5, True), (0.51, 1.5, 0.5, False), (1.5, 2.49, 0.5, False)),
+        *((1.5, 2.51, 0.5, True), (1.5, 0.51, 0.5, False)),
+    ):
+        assert room.is_free(np.array([x, y, z]), 0.5) == free, (x, y, z)

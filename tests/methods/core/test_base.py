@@ -41,6 +41,20 @@ def test_a_class_is_global_deterministic_and_on_the_cpu_unless_it_says_otherwise
         Method().register(CLOUD, CLOUD)
 
 
+def test_arguments_of_a_class_reach_its_other_base_classes() -> None:
+    class Named:
+        def __init_subclass__(cls, label: str = "", **kwargs: object) -> None:
+            super().__init_subclass__(**kwargs)
+            cls.label = label
+
+    class Labelled(Plain, Named, label="a"):  # type: ignore[call-arg]
+        """Plain, with a label."""
+
+    assert Labelled.label == "a" and Labelled(size=3).parameters == {"size": 3}
+    with pytest.raises(TypeError):
+        type("Wrong", (Plain,), {}, colour="red")
+
+
 @pytest.mark.parametrize(
     ("batched", "random", "solves"), [(True, False, True), (True, True, False), (False, False, False)]
 )

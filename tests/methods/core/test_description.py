@@ -10,7 +10,15 @@ import pytest
 from common.errors import InputError
 from common.specs import Spec
 from methods.base import Cloud, LogUniform, Method, Pose, Unavailable
-from methods.core.description import MethodFacts, facts_of, missing_package, summary_of, unavailable
+from methods.core.description import (
+    MethodFacts,
+    _is_method_module,
+    facts_of,
+    missing_package,
+    summary_of,
+    unavailable,
+)
+from methods.core.registry import MethodRegistry
 
 
 class First(Method):
@@ -117,3 +125,38 @@ def test_reasons_why_a_method_can_not_run() -> None:
     assert unavailable(Refused) == "no weights"
     reason = "Broken.check_available raises KeyError: 'x'; raise Unavailable with the reason"
     assert unavailable(Broken) == reason
+
+
+@pytest.mark.parametrize(
+    ("name", "lineage"),
+    [
+        ("icp", "methods.icp.Icp"),
+        ("deepgmr", "methods.deepgmr.DeepGMR"),
+        ("deepgmr_untrained", "methods.deepgmr.DeepGMR"),
+        ("deepgmr_k40", "methods.deepgmr.DeepGMR"),
+        ("sc2_pcr", "methods.sc2_pcr.Sc2Pcr"),
+        ("mac", "methods.mac.Mac"),
+    ],
+)
+def test_variants_and_subclasses_of_a_method_share_its_lineage_and_base_classes_of_several_do_not(
+    name: str, lineage: str
+) -> None:
+    """A base class in a package below `methods`, such as that of learned methods, is no method."""
+    found = MethodRegistry().entries[name].facts.lineage
+    assert found.lower() == lineage.lower()
+
+
+@pytest.mark.parametrize(
+    ("module", "counts"),
+    [
+        ("methods.icp", True),
+        ("methods.base", False),
+        ("methods._private", False),
+        ("methods.learned.base", False),
+        ("elsewhere.icp", False),
+        ("icp", False),
+        (__name__, True),
+    ],
+)
+def test_modules_of_methods_are_those_of_the_package_and_the_class_s_own(module: str, counts: bool) -> None:
+    assert _is_method_module(module, First) == counts

@@ -1,6 +1,12 @@
 """Source files of a method, and their hashes."""
 
-from methods.core.provenance import source_files
+import hashlib
+from modulefinder import ModuleFinder
+
+import pytest
+
+from methods.core import provenance
+from methods.core.provenance import file_hashes, source_files
 from tests.catalog import spec
 
 
@@ -91,3 +97,44 @@ def test_a_module_outside_packages_counts_alone_and_namespace_packages_are_skipp
     assert names(source_files(root / "odd.name.py", {}), root) == {"odd.name.py"}
     files = source_files(root / "odd.name.py", {root / "mine": root})
     assert names(files, root) == {"odd.name.py", "mine/__init__.py", "mine/part.py"}
+
+
+def test_files_have_the_start_of_their_sha_256_under_the_name_from_the_root_of_their_package(tmp_path):
+    texts = {"mine/__init__.py": "import beside", "mine/part.py": "", "beside.py": "x = 1\n"}
+    root = written(tmp_path, texts)
+    found = file_hashes(root / "mine" / "__init__.py", {root / "mine": root})
+    assert found == {"mine/__init__.py": hashlib.sha256(b"import beside").hexdigest()[:16]}
+    alone = file_hashes(root / "beside.py", {root / "mine": root})
+    assert alone == {"beside.py": hashlib.sha256(b"x = 1\n").hexdigest()[:16]}
+
+
+def test_files_that_are_not_followed_are_closed(tmp_path):
+    root = written(tmp_path, {"mine/a.py": "import beside, json\n", "mine/__init__.py": "", "beside.py": ""})
+    finder = provenance._PackageFinder({root / "mine": root})
+    opened, find = [], ModuleFinder.find_module
+
+    def recorded(self, name, path, parent=None):
+        found = find(self, name, path, parent)
+        opened.append(found[0])
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ModuleFinder, "find_module", recorded)
+        with pytest.raises(ImportError, match="beside"):
+            finder.find_module("beside", None)
+    assert len(opened) == 1 and opened[0].closed
+
+
+def test_compiled_sources_are_those_of_the_folder_native_that_a_file_names(tmp_path):
+    texts = {
+        "a.py": "NAMES = 'one.cc'\nfrom native import b\n",
+        "native/__init__.py": "",
+        "native/b.py": "NAMES = 'two.cc'\n",
+        "native/one.cc": "",
+        "native/two.cc": "",
+        "native/three.cc": "",
+        "native/more/four.cc": "",
+    }
+    root = written(tmp_path, texts)
+    files = names(source_files(root / "a.py", {root: root}), root)
+    assert files == {"a.py", "native/__init__.py", "native/b.py", "native/one.cc", "native/two.cc"}

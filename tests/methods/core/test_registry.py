@@ -7,8 +7,9 @@ import json
 import pytest
 
 from common.errors import InputError
+from methods.core import registry
 from methods.core.chain import Chain
-from methods.core.registry import FOLDER, MethodRegistry
+from methods.core.registry import FOLDER, MethodRegistry, MethodSpec
 from tests.bench.command_line import PLUGINS
 
 REGISTRY = MethodRegistry()
@@ -76,3 +77,19 @@ def test_what_is_no_method_is_refused(text: str, says: str) -> None:
     with pytest.raises(InputError) as error:
         REGISTRY.spec(text)
     assert says in str(error.value)
+
+
+def test_a_method_as_written_is_equal_and_shown_by_its_text_alone() -> None:
+    """What the registry found of it is the same for one text, and long."""
+    one, other = REGISTRY.spec("icp"), MethodSpec("icp", REGISTRY)
+    assert one == other != REGISTRY.spec("icp[trim=0.2]") and len({one, other}) == 1
+    assert repr(one) == repr(other) and "Part(" not in repr(one) and one.parts and not other.parts
+
+
+def test_only_plugins_are_described_in_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    described: list[str] = []
+    monkeypatch.setattr(registry, "_inspected", lambda source, *_: described.append(source.name) or "facts")
+    entries = MethodRegistry(PLUGINS).entries
+    assert entries["icp"].with_parameters({"trim": "0.3"}).parameters["trim"] == 0.3 and described == []
+    assert entries["good"].with_parameters({}) == entries["good"].facts and described == []
+    assert entries["good"].with_parameters({"a": "1"}) == "facts" and described == ["good"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from methods.nn.dgcnn import EdgeConv, nearest, rows_of
+from methods.nn.dgcnn import Dgcnn, EdgeConv, nearest, rows_of
+from methods.nn.pointnet import PointNet
 from tests.methods.clouds import tensor_pair
 
 
@@ -43,3 +44,10 @@ def test_a_norm_after_the_maximum_is_one_before_it_where_its_scale_is_positive()
     edges = layer.centre(x)[:, :, None] + layer.edge(x[0][index] - x[:, :, None])
     before = torch.relu(layer.norm(edges.flatten(0, 2))).view(1, 20, 4, 5).amax(dim=2)
     torch.testing.assert_close(layer(x[0], rows_of(index)), before[0])
+
+
+def test_layers_before_a_batch_norm_have_no_bias_which_it_would_remove() -> None:
+    for network in (Dgcnn((8, 12), 16), PointNet(3, (8, 12), (10,), 5)):
+        biased = [m for m in network.modules() if isinstance(m, torch.nn.Linear) and m.bias is not None]
+        norms = [m for m in network.modules() if isinstance(m, torch.nn.BatchNorm1d)]
+        assert len(norms) >= 3 and len(biased) == isinstance(network, PointNet), "the last layer has no norm"

@@ -7,8 +7,9 @@ import pytest
 import torch
 from scipy.spatial.transform import Rotation
 
-from methods.nn.matching import motion_loss, pose_of_matches, scores_of
-from tests.methods.clouds import pose
+from methods.nn.dcp import DcpConfig
+from methods.nn.matching import Embedding, motion_loss, pose_of_matches, scores_of
+from tests.methods.clouds import pose, tensor_pair
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -37,3 +38,17 @@ def test_the_loss_is_the_paper_s() -> None:
     by_hand = np.square(T[:3, :3].T @ truth[:3, :3] - np.eye(3)).sum() + np.square(T[:3, 3] - truth[:3, 3]).sum()
     both = [torch.from_numpy(np.stack([T, truth])), torch.from_numpy(np.stack([truth, truth]))]
     assert motion_loss(*both).item() == pytest.approx(by_hand / 2)
+
+
+@pytest.mark.parametrize("sizes", [(12, 12), (12, 9)])
+def test_features_of_each_cloud_are_its_own_and_those_given_the_other(sizes: tuple[int, int]) -> None:
+    """Whether both clouds pass the network at once, which equal sizes allow, or one after the other."""
+    net = Embedding(DcpConfig(k=4, widths=(8, 12), features=16, heads=2, inner=24)).eval()
+    clouds = tensor_pair(*sizes)
+    with torch.no_grad():
+        prepared = net.prepare(*clouds)
+        found = net(prepared, *clouds)
+        own = [net.local(cloud, near) for cloud, near in zip(clouds, prepared, strict=True)]
+        expected = own[0] + net.mutual(own[0], own[1]), own[1] + net.mutual(own[1], own[0])
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
