@@ -17,6 +17,7 @@ from bench.report.panels import (
     CONTROLS_LEFT_OUT,
     KindPanel,
     LineEnd,
+    ceiling_of,
     columns_of,
     draw_ceiling,
     drawn,
@@ -103,7 +104,7 @@ def cdf_job(
     values = ", ".join(f"{r['method']} {style.number(r['recall'], 2)}" for r in by_rank(shown, advice.ranking))
     alt = f"{criterion.recall_label}, best first: {values}." if criterion.limits else f"Methods: {values}."
     curves = curves[curves["method"].isin([r["method"] for r in shown])]
-    arguments = panels, curves, criterion, where, left_out(rows), _ceiling_of(rows)
+    arguments = panels, curves, criterion, where, left_out(rows), ceiling_of(rows)
     return FigureJob(_cdf, arguments, "cdf", f"Share of problems solved · {where}", CDF_CAPTION, stem, alt)
 
 
@@ -117,12 +118,6 @@ def recall_time_job(
     arguments = timed, advice, criterion, where, left_out(rows)
     title, alt = f"Recall against time · {where}", _points_in_words(timed, advice)
     return FigureJob(_recall_time, arguments, "recall_time", title, RECALL_TIME_CAPTION, stem, alt)
-
-
-def _ceiling_of(rows: list[Row]) -> float:
-    """Return the ceiling, if it is known, of the method with most problems; else NaN."""
-    known = [row for row in rows if row["ceiling_problems"]]
-    return float(max(known, key=lambda row: row["ceiling_problems"])["ceiling"]) if known else float("nan")
 
 
 class ErrorAxis(NamedTuple):

@@ -164,6 +164,12 @@ def set_log_ticks(axis: Axis) -> None:
     axis.set_minor_locator(NullLocator())
 
 
+def ceiling_of(rows: Iterable[Row]) -> float:
+    """Return the ceiling of a group, if it is known, of the method with most problems; else NaN."""
+    known = [row for row in rows if row["ceiling_problems"]]
+    return float(max(known, key=lambda row: row["ceiling_problems"])["ceiling"]) if known else float("nan")
+
+
 def draw_ceiling(axes: Axes, ceiling: float) -> None:
     """Draw the ceiling of recall (`metrics.md`) as a dashed line with its value; nothing if it is unknown."""
     if np.isfinite(ceiling):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +18,7 @@ from bench.report.panels import (
     CONTROLS_LEFT_OUT,
     KindPanel,
     LineEnd,
+    ceiling_of,
     columns_of,
     draw_ceiling,
     kind_panels,
@@ -153,14 +154,8 @@ def _job(
     binned = " of the problems of a bin, as if each had its own object" if name in ("angle", "overlap") else ""
     caption = TREND_CAPTION.format(interval=binned)
     title = f"Recall and error against {trend.label.split(' (')[0]} · {where}"
-    arguments = data, trend, panels, criterion, where, left_out(rows), _ceiling(rows)
+    arguments = data, trend, panels, criterion, where, left_out(rows), ceiling_of(rows)
     return FigureJob(_trend_figure, arguments, name, title, caption, stem, _ends_in_words(data, panels, trend))
-
-
-def _ceiling(rows: Iterable[Mapping[Any, Any]]) -> float:
-    """Return the ceiling of a group, of the method with most problems; NaN if unknown."""
-    known = [row for row in rows if row["ceiling_problems"]]
-    return float(max(known, key=lambda row: row["ceiling_problems"])["ceiling"]) if known else float("nan")
 
 
 def _ends_in_words(data: pd.DataFrame, panels: list[KindPanel], trend: Trend) -> str:

@@ -191,7 +191,7 @@ def test_the_ceiling_is_a_dashed_line_at_its_value():
     rows = [{"ceiling": 0.5, "ceiling_problems": 30}, {"ceiling": 0.75, "ceiling_problems": 40}]
     for given, expected in ((rows, [0.75]), ([row | {"ceiling_problems": 0} for row in rows], [])):
         axes = Figure().subplots()
-        panels.draw_ceiling(axes, figures._ceiling_of(given))
+        panels.draw_ceiling(axes, panels.ceiling_of(given))
         lines = axes.get_lines()
         assert [float(line.get_ydata()[0]) for line in lines] == expected
         assert all(line.get_linestyle() == "--" for line in lines)
