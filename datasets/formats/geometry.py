@@ -159,7 +159,7 @@ def _without_nan(geometry: Geometry) -> Geometry:
 def _without_sentinels(geometry: Geometry) -> Geometry:
     """Leave out repeated rows 0 0 0, and any other point that a tenth of the rows repeat, unless all rows are that point."""
     points = geometry.points
-    if geometry.faces is not None or len(points) < MIN_POINTS:
+    if geometry.faces is not None:  # saves time: nothing of a mesh is left out
         return geometry
     at_zero = np.asarray(~points.any(axis=1))
     if 1 < np.count_nonzero(at_zero) < len(points):

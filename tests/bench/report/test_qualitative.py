@@ -108,6 +108,7 @@ def test_a_grid_draws_the_clouds_of_its_panels_around_the_target():
         ("fgr+icp_long", "fgr+icp\n_long"),
         ("abcdefghijkl", "abcdefgh\nijkl"),
         ("abcde_gh_j", "abcde_gh\n_j"),
+        ("a+b_c[defghi]", "a+b_c\n[defghi]"),
     ],
 )
 def test_long_heads_are_broken_at_a_separator(name, expected):

@@ -594,6 +594,10 @@ def test_columns_of_later_versions_are_read_with_their_defaults_and_nothing_is_w
         assert opened.db.execute("PRAGMA application_id").fetchone() == (database.APPLICATION_ID,)
 
 
+def test_the_mark_of_a_results_database_stays_that_of_earlier_versions():
+    assert database.APPLICATION_ID.to_bytes(4, "big") == b"PCRB"
+
+
 @pytest.mark.parametrize("log", [True, False])
 def test_a_file_is_declared_immutable_unless_a_run_may_be_writing_to_it(tmp_path, monkeypatch, log):
     opened, file = [], tmp_path / "a b.sqlite"

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -120,6 +121,12 @@ def test_weights_tell_where_they_come_from(settings: Settings, tmp_path: Path) -
     assert provenance["command"].startswith("bench.py train deepgmr --dataset modelnet40 --condition unseen")
     assert provenance["command"].endswith("--data $BENCH_DATA")
     assert DeepGMR.load(file).config.components == 16
+
+
+def test_a_checkpoint_is_written_into_new_folders_and_read_back(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "folder" / "checkpoint.pt"
+    training._save_checkpoint(SimpleNamespace(state=lambda: {"done": 3}), file)  # type: ignore[arg-type]
+    assert torch.load(file) == {"done": 3} and [*file.parent.iterdir()] == [file]
 
 
 def test_another_run_s_checkpoint_is_refused(settings: Settings, tmp_path: Path) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 from scipy.spatial.distance import cdist
 from scipy.spatial.transform import Rotation
 
+from methods.learned.weights import WEIGHTS_FOLDER, read_card
 from methods.nn import scan_gmr
 from methods.nn.scan_gmr import (
     RINGS,
@@ -44,6 +47,11 @@ def net() -> ScanGmrNet:
 @pytest.fixture(scope="module")
 def clouds() -> tuple[torch.Tensor, torch.Tensor]:
     return 2 * torch.rand(2, 30, 3, generator=DRAW), 2 * torch.rand(2, 25, 3, generator=DRAW)
+
+
+def test_the_default_network_is_that_of_the_committed_weights() -> None:
+    card = read_card(WEIGHTS_FOLDER / "deepgmr_scans_rooms.safetensors")
+    assert card.config == dataclasses.asdict(ScanGmrConfig())
 
 
 def test_attention_is_torch_s_with_an_additive_bias() -> None:
