@@ -114,6 +114,7 @@ def _save(figure: Figure, job: FigureJob) -> SavedFigure:
     no_metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     FigureCanvasSVG(figure).print_svg(svg, metadata=no_metadata)  # type: ignore[no-untyped-call]
     nothing = dict.fromkeys(("CreationDate", "Creator", "Producer"))
+    figure.dpi = DPI  # `print_svg` leaves it at 72
     FigureCanvasPdf(figure).print_pdf(pdf, metadata=nothing)  # type: ignore[no-untyped-call]
     text = fonts.without_own_name(svg.getvalue())
     contents: tuple[str | bytes, ...] = (png.getvalue(), text, pdf.getvalue(), job.text)

@@ -1,5 +1,8 @@
 """Files of a figure."""
 
+import base64
+import io
+import re
 from pathlib import Path
 
 import pytest
@@ -28,6 +31,20 @@ def test_text_stays_text_and_the_caption_is_a_file(tmp_path):
     assert ">Ein Titel</text>" in (tmp_path / "f.svg").read_text()
     assert b"/Type0" in (tmp_path / "f.pdf").read_bytes() and b"/Type3" not in (tmp_path / "f.pdf").read_bytes()
     assert (tmp_path / "f.txt").read_text() == "Title\n\nWhat is to be seen.\n\nHow to read it.\n"
+
+
+def _points():
+    figure = Figure(figsize=(2, 2))
+    figure.add_axes((0, 0, 1, 1)).scatter([0, 1], [0, 1], rasterized=True)
+    return figure
+
+
+def test_rasterised_points_have_200_dpi_in_svg_and_pdf(tmp_path):
+    _job(tmp_path)._replace(make=_points).draw()
+    sizes = re.findall(rb"/(?:Width|Height) (\d+)", (tmp_path / "f.pdf").read_bytes())
+    embedded = re.search(r'base64,\s*([^"]+)"', (tmp_path / "f.svg").read_text())[1]
+    width, height = Image.open(io.BytesIO(base64.b64decode(embedded))).size
+    assert min(width, height) > 0.9 * 400 and {*map(int, sizes)} == {width, height}
 
 
 def test_a_style_file_overrides_the_own_style(tmp_path):
