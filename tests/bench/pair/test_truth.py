@@ -95,6 +95,10 @@ REFUSED = {
     "scaled_and_rounded.txt": (rows(2 * T[:3], digits=2), "it scales by 2; divide by that"),
     "stretched.txt": (rows(T[:3] * (1, 1, 1.1, 1)), "not rigid: R"),
     "transposed.txt": (rows(T.T), "the translation is in the last row; transpose"),
+    "transposed_along_x.txt": (
+        rows((np.eye(4) + np.outer(np.eye(4)[0], (0, 0, 0, 2))).T),
+        "the translation is in the last row",
+    ),
     "reflected.txt": (rows(np.diag([1, 1, -1, 1])), "is a reflection"),
     "skewed.txt": (rows(T + np.eye(4)[:, ::-1] * 0.5), "not rigid"),
     "last_row.txt": (rows(T + np.outer([0, 0, 0, 1], [0, 0, 0, 1])), "not rigid"),

@@ -97,14 +97,15 @@ def random_element(draw, name, count, lists):
         kind, is_list = str(draw.choice(kinds)), label in ("vertex_indices", "more")
         counter = str(draw.choice(["uchar", "short", "int"])) if is_list else ""
         lines.append(f"property list {counter} {kind} {label}" if is_list else f"property {kind} {label}")
-        sizes = draw.integers(3, 6, count) if lists == "mixed" else np.full(count, 4)
+        is_mixed = lists == "mixed" or (lists == "one mixed" and label == "more")
+        sizes = draw.integers(3, 6, count) if is_mixed else np.full(count, 4)
         rows = [draw.integers(0, 5, size if is_list else 1) for size in sizes]
         properties.append((str(label), TYPES[kind], TYPES.get(counter), rows))
     return lines, properties
 
 
 @pytest.mark.parametrize("order", ["ascii", "binary_little_endian", "binary_big_endian"])
-@pytest.mark.parametrize("lists", ["equal", "mixed"])
+@pytest.mark.parametrize("lists", ["equal", "mixed", "one mixed"])
 @pytest.mark.parametrize("seed", range(4))
 def test_elements_of_any_types_and_order_are_read_as_they_were_written(tmp_path, order, lists, seed):
     """Vertices and faces among another element, with lists of one length and of several."""
