@@ -21,10 +21,11 @@ def pytest_xdist_auto_num_workers():
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """Collect the tests of this process without collecting garbage, then let later collections of it pass over them."""
+    """Collect the tests of this process without collecting garbage; later collections of it pass over them and are rare."""
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(100_000, 50, 100)
         gc.enable()
