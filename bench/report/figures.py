@@ -263,9 +263,8 @@ def _categories(table: CategoryTable, criterion: Convention, where: str, note: s
 
     mean = table.mean.to_numpy(dtype=float)
     rows, columns = mean.shape
-    figure, ((axes,),) = new_figure(
-        1, 1, max(1.3 + 0.135 * rows, 2.4)
-    )  # with few rows, high enough for the bar's label
+    height = max(1.3 + 0.135 * rows, 2.4)  # with few rows, high enough for the label of the colour bar
+    figure, ((axes,),) = new_figure(1, 1, height)
     shades = matplotlib.colormaps["PuBu"].with_extremes(bad="#dddddd")
     image = axes.imshow(mean, cmap=shades, vmin=0, vmax=1, aspect="auto")
     size = min(6.0, 0.72 * 72 * style.figure_width() / max(columns, 1) / 3.0)

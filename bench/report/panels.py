@@ -154,7 +154,7 @@ def label_ends(axes: Axes, ends: Sequence[LineEnd], height: float) -> None:
 def set_log_ticks(axis: Axis) -> None:
     """Mark the decades of a logarithmic axis, and 2 and 5 times them if it spans less than two; labels are decimal numbers.
 
-    The limits of the axis must be final. Labels such as 10⁻² take ten times as long to draw.
+    The limits of the axis must be final.
     """
     from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
