@@ -254,13 +254,13 @@ def evaluate(T: Array, which: NDArray[np.intp], scenes: Scenes, symmetry: str | 
     return {name: np.concatenate([part[name] for part in errors]) for name in COLUMNS}
 
 
-def chunks(count: int) -> list[slice]:
-    """Return slices of 1 000 that cover `count` poses, at least one; a chunk's intermediate results fit into the cache.
+def chunks(count: int, size: int = 1_000) -> list[slice]:
+    """Return slices of `size` that cover `count` poses, at least one; a chunk's intermediate results fit into the cache.
 
     >>> chunks(1500)
     [slice(0, 1000, None), slice(1000, 2000, None)]
     """
-    return [slice(start, start + 1_000) for start in range(0, max(count, 1), 1_000)]
+    return [slice(start, start + size) for start in range(0, max(count, 1), size)]
 
 
 def _evaluate(T: Array, scenes: Scenes, symmetry: str | None) -> dict[str, Array]:
@@ -285,20 +285,30 @@ def _evaluate(T: Array, scenes: Scenes, symmetry: str | None) -> dict[str, Array
 def _mean_over_first(T: Array, scenes: Scenes) -> Array:
     """Compute `mean_distance` over the first points of each scene, at most 100."""
     D = T[:, :3, :] - scenes.truth[:, :3, :]
-    x, y, z = (scenes.first[..., k].astype(np.float64) for k in range(3))
+    parts = [
+        _sum_of_distances(D[rows], scenes.first[rows], scenes.size[rows]) for rows in chunks(len(T), _CHUNK_OF_CLOUDS)
+    ]
+    return np.asarray(np.concatenate(parts) / np.clip(scenes.size, 1, MEAN_DISTANCE_POINTS))
+
+
+_CHUNK_OF_CLOUDS = 200
+"""Number of clouds of 100 points whose distances fit into the cache of a processor: twice as fast as 1 000."""
+
+
+def _sum_of_distances(D: Array, first: NDArray[np.float32], size: NDArray[np.intp]) -> Array:
+    """Return the sums (B,) of |D p| over the first points p (B, 100, 3), of which each cloud has `size`; D is (B, 3, 4)."""
+    x, y, z = (first[..., k].astype(np.float64) for k in range(3))
     square = np.zeros(x.shape)
-    for a, b, c, t in np.moveaxis(D, (1, 2), (0, 1))[
-        ..., None
-    ]:  # one coordinate at a time: small arrays stay in the cache
+    for a, b, c, t in np.moveaxis(D, (1, 2), (0, 1))[..., None]:  # one coordinate at a time
         gap = a * x
         gap += b * y
         gap += c * z
         gap += t
         square += np.square(gap, out=gap)
     distance = np.sqrt(square)
-    if len(T) and scenes.size.min() < MEAN_DISTANCE_POINTS:
-        distance *= np.arange(MEAN_DISTANCE_POINTS) < scenes.size[:, None]
-    return np.asarray(distance.sum(axis=-1) / np.clip(scenes.size, 1, MEAN_DISTANCE_POINTS))
+    if len(size) and size.min() < MEAN_DISTANCE_POINTS:
+        distance *= np.arange(MEAN_DISTANCE_POINTS) < size[:, None]
+    return np.asarray(distance.sum(axis=-1))
 
 
 def information_rmse(T: Array, T_true: Array, information: Array) -> Array:
