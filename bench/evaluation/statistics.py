@@ -121,7 +121,9 @@ def _effective_size(values: Array, cluster: Clusters, limits: tuple[float, float
 def _per_cluster(values: Array, cluster: Clusters) -> tuple[Array, Array]:
     """Return the sum and the number of the values of each object; the values in their order if no object is repeated."""
     if cluster is not None:
-        _, index = np.unique(cluster, return_inverse=True)
+        import pandas as pd
+
+        index, _ = pd.factorize(cluster, sort=True)  # by hashing; `np.unique` would sort the values
         counts = np.bincount(index).astype(np.float64)
         if len(counts) < len(values):
             return np.bincount(index, values).astype(np.float64), counts
