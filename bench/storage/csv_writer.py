@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -120,13 +119,13 @@ def _texts(columns: Iterable[_Fields]) -> Iterator[list[bytes]]:
 def _quoted(text: str) -> bytes:
     if text.startswith(_FORMULA):
         text = guarded(text)
-    if _SPECIAL.search(text):
+    if '"' in text:
         text = '"' + text.replace('"', '""') + '"'
+    elif "," in text or "\n" in text or "\r" in text:
+        text = f'"{text}"'
     return text.encode(errors="backslashreplace")
 
 
-_SPECIAL = re.compile('[,"\n\r]')
-"""Characters for which a field is quoted."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
 """First characters that a spreadsheet takes for a formula, and the apostrophe that prevents it."""
 
@@ -173,10 +172,14 @@ def _floats(values: NDArray[np.float64]) -> list[bytes]:
     """Return each row of values (n, k) as k fields with commas between them."""
     import orjson
 
+    values = np.array(values, order="C")
+    odd = np.flatnonzero(~np.isfinite(values).all(axis=1)).tolist()
     stand_in = sys.float_info.max  # replaces infinity, which JSON lacks
-    while (np.abs(values) == stand_in).any():
+    while (np.abs(values[odd]) == stand_in).any():
         stand_in = float(np.nextafter(stand_in, 0.0))
-    replaced = np.where(np.isinf(values), np.copysign(stand_in, values), values)
-    text = orjson.dumps(np.ascontiguousarray(replaced), option=orjson.OPT_SERIALIZE_NUMPY)
-    text = text.replace(b"null", b"").replace(orjson.dumps(stand_in), b"inf")
-    return text[2:-2].split(b"],[")
+    values[odd] = np.where(np.isinf(values[odd]), np.copysign(stand_in, values[odd]), values[odd])
+    rows = orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)[2:-2].split(b"],[")
+    repaired = b"\n".join([rows[row] for row in odd]).replace(b"null", b"").replace(orjson.dumps(stand_in), b"inf")
+    for row, fields in zip(odd, repaired.split(b"\n"), strict=False):
+        rows[row] = fields
+    return rows
