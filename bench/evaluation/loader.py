@@ -8,8 +8,9 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,8 +72,9 @@ def load_run(record: Path, run: dict[str, Any]) -> RunData:
     """
     try:
         with translate_errors(record):
-            clouds = parallel_map(_problems, [record.absolute()], record.stat().st_size > LARGE)
-            outcomes, stages = _outcomes(record), _stages(record)
+            large = record.stat().st_size > LARGE
+            clouds = parallel_map(_problems, [record.absolute()], large)
+            outcomes, stages = _outcomes(record.absolute(), large), _stages(record)
             problems, scenes, information = next(clouds)
     except InputError:
         raise
@@ -84,7 +86,7 @@ def load_run(record: Path, run: dict[str, Any]) -> RunData:
 
 
 LARGE = 300_000_000
-"""Size of a database in bytes above which its clouds are read in a second process."""
+"""Size of a database in bytes above which its clouds and half of its outcomes are read in other processes."""
 
 
 def _read(record: Path, query: str) -> Iterator[list[tuple[Any, ...]]]:
@@ -174,30 +176,73 @@ _REPEATED = [
 _SEPARATOR = "\x1f"
 
 
-def _outcomes(record: Path) -> pd.DataFrame:
-    """Read the outcomes. SQLite joins the repetitive columns to one text, so that a row costs one table lookup, not twelve."""
+class _Rows(NamedTuple):
+    """Some outcomes: numbers (n,) of their texts among `keys` and `problems`, notes, measured values and poses (n, 16)."""
+
+    key: NDArray[np.int32]
+    keys: list[str]
+    problem: NDArray[np.int32]
+    problems: list[str]
+    notes: NDArray[np.object_]
+    measured: NDArray[np.float64]
+    poses: NDArray[np.float64]
+
+
+def _outcomes(record: Path, large: bool) -> pd.DataFrame:
+    """Read the outcomes, half of them in another process if there are many."""
     import pandas as pd
 
+    halves = _halves(record) if large else [_ALL]
+    others = parallel_map(partial(_read_outcomes, record), halves[1:], large)
+    parts = [_read_outcomes(record, halves[0]), *others]
+    key, keys = _joined((part.key, part.keys) for part in parts)
+    ids = _joined((part.problem, part.problems) for part in parts)
+    notes, measured, poses = (np.concatenate(column) for column in zip(*(part[4:] for part in parts), strict=True))
+    del parts
+    frame = pd.DataFrame(_split(key, keys, ids))
+    for name, values in zip(_MEASURED, measured.T, strict=True):
+        frame[name] = values
+    frame["notes"] = pd.Series(notes, dtype=object)  # pandas would copy a million texts into its own type
+    frame[POSE_COLUMNS] = poses
+    return in_order(frame)
+
+
+_ALL = (0, -1)
+"""First outcome and number of outcomes to read: all."""
+
+
+def _halves(record: Path) -> list[tuple[int, int]]:
+    """Return the first outcome of each half, counted from 0, and the number of outcomes to read from it on."""
+    with contextlib.closing(open_to_read(record)) as db:
+        (count,) = db.execute("SELECT COUNT(*) FROM outcomes").fetchone()
+    return [(0, count // 2), (count // 2, -1)]
+
+
+def _read_outcomes(record: Path, part: tuple[int, int]) -> _Rows:
+    """Read a part of the outcomes, given by its first one and by their number, -1 for all the others.
+
+    SQLite joins the repetitive columns to one text, so that a row costs one table lookup, not twelve. Parts have no row
+    numbers as limits, because the views by which records of earlier versions are read have none.
+    """
     joined = f"printf('{_SEPARATOR.join(['%s'] * len(_REPEATED))}', {', '.join(_REPEATED)})"
     keys, problems = _TextEncoder(), _TextEncoder()
-    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in ("key", "problem", *_MEASURED, "pose", "notes")}
+    parts = [(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, object), np.zeros((0, 3)), np.zeros((0, 16)))]
     interned: dict[str, str] = {}
-    query = f"SELECT {joined}, problem, notes, pose, {', '.join(_MEASURED)} FROM outcomes"
-    for texts, ids, notes, poses, *measured in _read(record, query):
-        parts["key"].append(keys.encode(texts))
-        parts["problem"].append(problems.encode(ids))
-        parts["notes"].append(np.array(list(map(interned.setdefault, notes, notes)), dtype=object))
-        for name, values in zip(_MEASURED, measured, strict=True):
-            parts[name].append(np.array(values, dtype=np.float64))  # SQLite stores NaN as NULL
-        parts["pose"].append(_poses(poses))
-    if not parts["key"]:
-        parts = {name: [np.zeros((0, 16) if name == "pose" else 0, dtype=np.int32)] for name in parts}
-    whole = {name: np.concatenate(parts.pop(name)) for name in list(parts)}
-    frame = pd.DataFrame(_split(whole.pop("key"), keys.words, ids=(whole.pop("problem"), problems.words)))
-    for name in (*_MEASURED, "notes"):
-        frame[name] = whole[name]
-    frame[POSE_COLUMNS] = whole["pose"]
-    return in_order(frame)
+    start, count = part
+    query = f"SELECT {joined}, problem, notes, pose, {', '.join(_MEASURED)} FROM outcomes LIMIT {count} OFFSET {start}"
+    with translate_errors(record):
+        for texts, ids, notes, poses, *measured in _read(record, query):
+            kept = np.array(list(map(interned.setdefault, notes, notes)), dtype=object)
+            values = np.array(measured, dtype=np.float64).T  # SQLite stores NaN as NULL
+            parts.append((keys.encode(texts), problems.encode(ids), kept, values, _poses(poses)))
+    key, problem, *rest = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return _Rows(key, keys.words, problem, problems.words, *rest)
+
+
+def _joined(parts: Iterable[tuple[NDArray[np.int32], list[str]]]) -> tuple[NDArray[np.int32], list[str]]:
+    """Return the numbers of the texts of all parts, each given by numbers and its own texts, and the texts."""
+    texts = _TextEncoder()
+    return np.concatenate([texts.encode(words)[codes] for codes, words in parts]), texts.words
 
 
 class _TextEncoder:
