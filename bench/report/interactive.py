@@ -230,6 +230,6 @@ def all_charts(
             chart = by_bins(select_group(frames[f"by_{name}"], group), rows, name, title, criterion)
             if chart:
                 charts[name][group] = chart
-    if len(frames["timing"]):
+    if frames["timing"]["points"].nunique() > 1:
         charts["time"][None] = times(frames["timing"])
     return charts

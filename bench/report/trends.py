@@ -231,10 +231,10 @@ def _mean_ends(data: pd.DataFrame, panel: KindPanel) -> list[LineEnd]:
 
 
 def times_of(timing: pd.DataFrame, folder: Path) -> Iterator[FigureJob]:
-    """Yield time by number of points, and by rotation angle for each number of points; controls are left out."""
+    """Yield time by number of points if there are several, and by rotation angle for each; controls are left out."""
     timing = timing[timing["kind"] != "control"]
     whole = all_angles(timing)
-    if whole.any():
+    if timing["points"][whole].nunique() > 1:
         yield _time_job(timing[whole].assign(x=timing["points"][whole]), "number of points", "", folder / "time_points")
     for points, rows in timing[~whole].groupby("points", sort=True, observed=True):
         middle = rows.assign(x=(rows["angle_low"] + rows["angle_high"]) / 2)

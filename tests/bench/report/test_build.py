@@ -24,10 +24,10 @@ def test_all_files_are_written(written):
         f"recall_time_{group}",
         f"angle_{group}",
         f"categories_{group}",
-        "time_points",
         "time_angle_256",
     )
     assert {f"{kind}.{end}" for kind in kinds for end in jobs.FORMATS} <= names
+    assert "time_points.png" not in names, "the run has one number of points"
     stems = (f"categories_{group}", f"summary_{group}", "table1", "table2", "conventions", "recall", "duels")
     assert {f"{stem}.{end}" for stem in stems for end in ("csv", "md", "tex")} | {"summary.md"} <= names
     assert all(file.stat().st_size > 20 for file in files)

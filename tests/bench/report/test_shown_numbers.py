@@ -569,6 +569,13 @@ def test_figures_by_angle_show_mean_error_and_recall_at_the_middle_of_each_bin(f
     assert list(trend.texts) == [f"{e}\nn {n}" for e, n in zip(("0–40", "40–90", "90–180"), counts, strict=True)]
 
 
+def test_times_are_drawn_over_the_number_of_points_only_if_there_are_several(tmp_path, frames):
+    one_size = timing_frame().query("points == 64")
+    assert [job.stem.name for job in trends.times_of(one_size, tmp_path)] == ["time_angle_64"]
+    given = {name: frames[name].iloc[:0] for name in ("summary", "cdf")}
+    assert interactive.all_charts(given | {"timing": one_size}, {}, CRITERION)["time"] == {}
+
+
 def test_figures_and_charts_of_times_show_medians_and_where_no_call_returned(tmp_path):
     frame = timing_frame()
     frame.loc[(frame["method"] == "c") & (frame["points"] == 1024), "time_ms_median"] = np.nan
