@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.text import Text
 
 
 class Cell(NamedTuple):
@@ -19,9 +24,31 @@ class Cell(NamedTuple):
     weight: str
 
 
+class _Stamp(NamedTuple):
+    """A text ready to be drawn: `Text` and graphics context, or its image, and where it starts relative to its centre, in pixels.
+
+    In the image it starts `EDGE` pixels from the left, its baseline `descent` pixels from below.
+    """
+
+    text: Text
+    gc: Any
+    left: float
+    up: float
+    image: NDArray[np.uint8] | None
+    descent: int
+
+
+EDGE = 2
+"""Pixels around the text of an image."""
+
+
 def add_cells(axes: Axes, cells: Sequence[Cell], size: float) -> None:
-    """Write texts of one line, without mathematics, in a size in points; they are left out of the layout."""
+    """Write texts of one line, without mathematics, in a size in points; they are left out of the layout.
+
+    In a raster image they start at whole pixels.
+    """
     from matplotlib.artist import Artist
+    from matplotlib.backends.backend_agg import RendererAgg
     from matplotlib.text import Text
 
     class CellTexts(Artist):
@@ -36,28 +63,45 @@ def add_cells(axes: Axes, cells: Sequence[Cell], size: float) -> None:
 
         def draw(self, renderer: Any) -> None:
             places = axes.transData.transform([(cell.x, cell.y) for cell in cells])
-            height = renderer.get_canvas_width_height()[1]
-            known: dict[tuple[str, str, str], tuple[Text, Any, Any]] = {}
+            known: dict[tuple[str, str, str], _Stamp] = {}
             for cell, (x, y) in zip(cells, places.tolist(), strict=True):
                 if cell[2:] not in known:
                     known[cell[2:]] = self._prepared(renderer, cell)
-                text, gc, (left, up) = known[cell[2:]]
-                text.set_position((cell.x, cell.y))
-                renderer.open_group("text")
-                below = height - (y + up) if renderer.flipy() else y + up
-                renderer.draw_text(gc, x + left, below, cell.text, text.get_fontproperties(), 0.0, False, mtext=text)
-                renderer.close_group("text")
-            for _, gc, _ in known.values():
-                gc.restore()
+                self._put(renderer, known[cell[2:]], cell, x, y)
+            for stamp in known.values():
+                stamp.gc.restore()
 
-        def _prepared(self, renderer: Any, cell: Cell) -> tuple[Text, Any, tuple[float, float]]:
-            """Return the text, what it is drawn with, and the place of its start relative to its centre, in pixels."""
+        def _put(self, renderer: Any, stamp: _Stamp, cell: Cell, x: float, y: float) -> None:
+            """Draw the text of a cell around (x, y), in pixels from below."""
+            left, up = x + stamp.left, y + stamp.up
+            if stamp.image is not None:
+                renderer.draw_image(stamp.gc, round(left) - EDGE, round(up) - stamp.descent, stamp.image)
+                return
+            stamp.text.set_position((cell.x, cell.y))
+            below = renderer.get_canvas_width_height()[1] - up if renderer.flipy() else up
+            renderer.open_group("text")
+            font = stamp.text.get_fontproperties()
+            renderer.draw_text(stamp.gc, left, below, cell.text, font, 0.0, False, mtext=stamp.text)
+            renderer.close_group("text")
+
+        def _prepared(self, renderer: Any, cell: Cell) -> _Stamp:
             text = Text(0, 0, cell.text, ha="left", va="baseline", fontsize=size, fontweight=cell.weight)
             text.set_figure(axes.figure)
             box = text.get_window_extent(renderer)
             text.set(ha="center", va="center", transform=axes.transData)
             gc = renderer.new_gc()
             gc.set_foreground(cell.colour)
-            return text, gc, (-box.width / 2, -(box.y0 + box.y1) / 2)
+            descent, image = math.ceil(-box.y0) + EDGE, None
+            if isinstance(renderer, RendererAgg):
+                image = _image_of(text, gc, box, descent, renderer)
+            return _Stamp(text, gc, -box.width / 2, -(box.y0 + box.y1) / 2, image, descent)
 
     axes.add_artist(CellTexts())
+
+
+def _image_of(text: Text, gc: Any, box: Any, descent: int, renderer: Any) -> NDArray[np.uint8]:
+    """Draw a text, of which the box is known, with another renderer of the same kind; see `_Stamp`."""
+    width, height = math.ceil(box.width) + 2 * EDGE, math.ceil(box.y1) + EDGE + descent
+    canvas = type(renderer)(width, height, renderer.dpi)
+    canvas.draw_text(gc, EDGE, height - descent, text.get_text(), text.get_fontproperties(), 0.0, mtext=text)
+    return np.flipud(canvas.buffer_rgba()).copy()  # `draw_image` takes rows from below
