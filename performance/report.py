@@ -15,7 +15,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-from joblib.externals.loky import get_reusable_executor
 from rich.console import Console
 from scipy.spatial.transform import Rotation
 
@@ -112,14 +111,16 @@ def make_record(folder: Path, outcomes: int, methods: dict[str, str]) -> None:
 
 
 def main(outcomes: int, folder: Path, methods: int) -> None:
-    """Print seconds, CPU seconds and the peak memory of this process and of the largest helper process."""
+    """Print seconds, CPU seconds and the peak memory of this process and of the largest helper process.
+
+    Memory of a helper includes what it shares with this process, of which it is a copy.
+    """
     run = folder / f"run{outcomes}_{methods}"
     if not (run / "record.sqlite").is_file():
         make_record(run, outcomes, methods_of(methods))
     start, cpu_start = time.monotonic(), time.process_time()
     command.write(command.ReportRequest([run], folder / "reports", Catalog.of(folder)), Console(width=100))
     spent = time.monotonic() - start
-    get_reusable_executor().shutdown(wait=True)  # resource usage of a helper is counted after it has ended
     for who, name, before in (
         (resource.RUSAGE_SELF, "this process", cpu_start),
         (resource.RUSAGE_CHILDREN, "helpers", 0.0),

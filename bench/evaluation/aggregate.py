@@ -7,7 +7,8 @@ as answered only if its status is `ok` and its pose is a rigid matrix; otherwise
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from bench.evaluation.loader import GROUP_COLUMNS, KEY_COLUMNS, POSE_COLUMNS, Ru
 from bench.storage.csv_writer import csv_blocks
 from common.errors import InputError
 from common.files import make_folder, write_atomically
-from common.parallel import parallel_map
+from common.parallel import begin
 from common.rigid import is_rigid
 
 if TYPE_CHECKING:
@@ -619,16 +620,14 @@ def require_parquet() -> None:
 
 def write_csvs(frames: dict[str, pd.DataFrame], folder: Path) -> list[Path]:
     """Write the tables as `folder/<name>.csv`, atomically; floats in their shortest exact form."""
-    return list(begin_csvs(frames, folder, rows=0))
+    return begin_csvs(frames, folder, rows=0)()
 
 
-def begin_csvs(frames: dict[str, pd.DataFrame], folder: Path, rows: int) -> Iterator[Path]:
-    """Start `write_csvs` in worker processes if a run has many `rows`, and yield the paths; see `parallel_map`."""
+def begin_csvs(frames: dict[str, pd.DataFrame], folder: Path, rows: int) -> Callable[[], list[Path]]:
+    """Begin `write_csvs` in another process if a run has many `rows`, and return a function that waits for it; see `begin`."""
     make_folder(folder)
-    tables = [(folder.absolute() / f"{name}.csv", table) for name, table in frames.items()]
-    return parallel_map(_write_csv, tables, rows > LARGE)
+    return begin(partial(_write_csvs, frames, folder), rows > LARGE)
 
 
-def _write_csv(file: tuple[Path, pd.DataFrame]) -> Path:
-    path, table = file
-    return write_atomically(path, csv_blocks(table))
+def _write_csvs(frames: dict[str, pd.DataFrame], folder: Path) -> list[Path]:
+    return [write_atomically(folder / f"{name}.csv", csv_blocks(table)) for name, table in frames.items()]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -187,7 +186,8 @@ def write(request: ReportRequest, console: Console) -> None:
     look = WIDTHS[request.width], sheet, request.coloured, protocol, name
     finish = begin_report(loaded, frames, replay, Options(criterion, request.against == PAPER, csvs, reports, *look))
     aggregate.write_csvs({name: frame for name, frame in frames.items() if name not in ("poses", "trials")}, csvs)
-    list(chain(*written))
+    for wait in written:
+        wait()
     if request.parquet:
         aggregate.write_parquet(frames, csvs)
     if request.plain:

@@ -198,7 +198,7 @@ def test_csvs_are_the_same_bytes_whatever_the_order(synthetic, tmp_path):
 def test_csvs_of_worker_processes_have_the_same_bytes(frames, tmp_path):
     long = {name: frames[name] for name in ("poses", "trials")}
     here = aggregate.write_csvs(long, tmp_path / "a")
-    there = list(aggregate.begin_csvs(long, tmp_path / "b", rows=aggregate.LARGE + 1))
+    there = aggregate.begin_csvs(long, tmp_path / "b", rows=aggregate.LARGE + 1)()
     assert there == [tmp_path / "b" / path.name for path in here]
     assert [a.read_bytes() for a in here] == [b.read_bytes() for b in there]
 

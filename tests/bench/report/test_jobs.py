@@ -12,7 +12,6 @@ from PIL import Image
 from bench.report import jobs
 from bench.report.jobs import FORMATS, FigureJob
 from bench.report.style import Drawing
-from common.parallel import parallel_map
 
 
 def _figure():
@@ -74,10 +73,3 @@ def test_equal_figures_are_equal_bytes_of_200_dpi(tmp_path):
     for one, other in zip(first.files, second.files, strict=True):
         assert one.read_bytes() == other.read_bytes() and "2026" not in one.read_bytes().decode("latin-1")
     assert Image.open(first.files[0]).size == (400, 400)
-
-
-def test_a_parallel_map_keeps_the_order_and_computes_in_this_process_if_small():
-    assert list(parallel_map(abs, [3, -2, 1], False)) == [3, 2, 1]
-    called = []
-    lazy = parallel_map(called.append, [1, 2], False)
-    assert called == [] and next(lazy) is None and called == [1]
