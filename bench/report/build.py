@@ -68,7 +68,11 @@ class Options:
 
 
 def begin_report(
-    loaded: RunData, frames: dict[str, pd.DataFrame], replay: ProblemReplay, options: Options
+    loaded: RunData,
+    frames: dict[str, pd.DataFrame],
+    errors: dict[GroupKey, ranking.Errors],
+    replay: ProblemReplay,
+    options: Options,
 ) -> Callable[[], list[Path]]:
     """Write the page, start to draw the figures of a run, and return a function that writes the rest and waits for them.
 
@@ -78,6 +82,7 @@ def begin_report(
     Args:
         loaded: content of the results database.
         frames: result of `bench.evaluation.aggregate.tables`.
+        errors: result of `ranking.errors_by_group`.
         replay: regenerates problems for pictures.
         options: options of the report.
 
@@ -88,7 +93,7 @@ def begin_report(
     methods = tuple(sorted(map(str, frames["summary"]["method"].unique())))
     settings = style.Drawing(methods, options.width, options.sheet)
     with style.drawing(settings):
-        report = _Report(loaded, frames, replay, options)
+        report = _Report(loaded, frames, errors, replay, options)
         first = list(report.plain_figures())
         if large := len(loaded.outcomes) > LARGE:  # the page takes long; else it comes first
             saved = jobs.draw_all(first, settings)
@@ -113,14 +118,17 @@ class _Report:
     """Everything of a report that is computed from the frames of a run, by problem group."""
 
     def __init__(
-        self, loaded: RunData, frames: dict[str, pd.DataFrame], replay: ProblemReplay, options: Options
+        self,
+        loaded: RunData,
+        frames: dict[str, pd.DataFrame],
+        errors: dict[GroupKey, ranking.Errors],
+        replay: ProblemReplay,
+        options: Options,
     ) -> None:
-        self.loaded, self.frames, self.replay, self.options = loaded, frames, replay, options
-        self.criterion, trials = options.criterion, frames["trials"]
-        self.groups = tables.groups_of(frames["summary"])
+        self.loaded, self.frames, self.errors, self.replay, self.options = loaded, frames, errors, replay, options
+        self.criterion, self.groups = options.criterion, list(errors)
         self.rows = {g: tables.group_records(frames["summary"], g) for g in self.groups}
         self.evaluated = [g for g in self.groups if any(r["problems"] for r in self.rows[g])]
-        self.errors = ranking.errors_by_group(trials, self.groups, self.criterion)
         self.times = of_one_machine(frames["timing"])
         self.advice = {g: recommend(self.rows[g], self.errors[g], frames["timing"]) for g in self.groups}
         self.duels = {g: ranking.duels(e) for g, e in self.errors.items() if len(e.methods) > 1}

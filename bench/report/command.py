@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from bench.report import ProblemReplay
+    from bench.report.ranking import Errors, GroupKey
 
 PAPER = "paper"
 """Value of `--against` for the numbers of the DeepGMR paper."""
@@ -155,7 +156,7 @@ def write(request: ReportRequest, console: Console) -> None:
         InputError: see `read`, `bench.evaluation.loader.merge` and `bench.evaluation.conventions.convention`.
     """
     from bench.evaluation import aggregate
-    from bench.report import Options, ProblemReplay, begin_report, json_summary
+    from bench.report import Options, ProblemReplay, begin_report, errors_by_group, json_summary
     from bench.report.as_good import add_fits
     from bench.report.estimated_symmetry import add_estimated_symmetry
     from bench.report.style import WIDTHS
@@ -184,7 +185,10 @@ def write(request: ReportRequest, console: Console) -> None:
     frames = aggregate.tables(loaded, criterion, trials)
     name = request.folders[0].resolve().name if len(request.folders) == 1 else "RUN"
     look = WIDTHS[request.width], sheet, request.coloured, protocol, name
-    finish = begin_report(loaded, frames, replay, Options(criterion, request.against == PAPER, csvs, reports, *look))
+    errors = errors_by_group(frames, criterion)
+    finish = begin_report(
+        loaded, frames, errors, replay, Options(criterion, request.against == PAPER, csvs, reports, *look)
+    )
     aggregate.write_csvs({name: frame for name, frame in frames.items() if name not in ("poses", "trials")}, csvs)
     for wait in written:
         wait()
@@ -194,22 +198,27 @@ def write(request: ReportRequest, console: Console) -> None:
         write_atomically(csvs / "run.json", json.dumps(loaded.run, indent=2, ensure_ascii=False) + "\n")
     places = {"csvs": csvs, "plots": reports, "report": reports / "report.html"}
     if request.as_json:
-        print(json_summary(frames, criterion, places))
+        print(json_summary(frames, errors, criterion, places))
     else:
         notes = [*_unanswered_notes(loaded, frames["summary"]), *(loaded.run["notes"] if request.plain else [])]
-        _print_summary(frames, criterion, protocol, [*notes, *_lines(places)], console)
+        _print_summary(frames, errors, criterion, protocol, [*notes, *_lines(places)], console)
     finish()  # the page exists already; figures follow
 
 
 def _print_summary(
-    frames: dict[str, pd.DataFrame], criterion: Convention, protocol: str | None, lines: list[str], console: Console
+    frames: dict[str, pd.DataFrame],
+    errors: dict[GroupKey, Errors],
+    criterion: Convention,
+    protocol: str | None,
+    lines: list[str],
+    console: Console,
 ) -> None:
     """Print the tables of all groups, those of a protocol, and lines of plain text."""
     from bench.report import terminal_summary
     from bench.report.published import protocol_tables
     from bench.report.terminal import table_for_terminal
 
-    console.print(terminal_summary(frames, criterion, console.width), crop=False)
+    console.print(terminal_summary(frames, errors, criterion, console.width), crop=False)
     for table in protocol_tables(frames, protocol).values():
         console.print(table_for_terminal(table, console.width))
     for line in lines:

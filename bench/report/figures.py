@@ -35,12 +35,13 @@ from bench.report.ranking import (
     CategoryTable,
     GroupKey,
     group_title,
+    groups_of,
     pareto_front,
     select_group,
 )
 from bench.report.recommendation import Recommendation
 from bench.report.selection import by_rank
-from bench.report.tables import CATEGORY_NOTE, Row, group_records, groups_of
+from bench.report.tables import CATEGORY_NOTE, Row, group_records
 
 if TYPE_CHECKING:
     import pandas as pd

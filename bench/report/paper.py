@@ -53,7 +53,7 @@ def method_class(kind: str, mean_ms: float) -> str:
 
 def main_groups(summary: pd.DataFrame) -> list[GroupKey]:
     """Return one group per data set and condition: the number of points closest to 1 024."""
-    from bench.report.tables import groups_of
+    from bench.report.ranking import groups_of
 
     best: dict[tuple[Any, ...], GroupKey] = {}
     for group in groups_of(summary[summary["problems"] > 0]):

@@ -11,9 +11,9 @@ import numpy as np
 
 from bench.evaluation.protocols import ALL_PAIRS, SCENE_MEAN, is_real
 from bench.report import ranking
-from bench.report.ranking import GroupKey, display_name, group_title
+from bench.report.ranking import GroupKey, display_name, group_title, groups_of
 from bench.report.table import Table, TableCell, fainted, num
-from bench.report.tables import Row, group_records, groups_of
+from bench.report.tables import Row, group_records
 
 if TYPE_CHECKING:
     import pandas as pd

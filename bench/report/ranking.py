@@ -47,6 +47,11 @@ def select_group(frame: pd.DataFrame, group: GroupKey) -> pd.DataFrame:
     ]
 
 
+def groups_of(frame: pd.DataFrame) -> list[GroupKey]:
+    """Return the problem groups of a frame, sorted."""
+    return sorted(set(frame[GROUP_KEY_COLUMNS].itertuples(index=False, name=None)))
+
+
 def below_floor(row: Mapping[Any, Any]) -> bool:
     """Return whether a row of `aggregate.summary` is of a method with too few problems to be ranked."""
     return 0 < row["distinct_problems"] < MIN_PROBLEMS
@@ -104,8 +109,8 @@ class Errors(NamedTuple):
         return np.asarray((~np.isnan(self.error)).sum(axis=0) >= MIN_PROBLEMS)
 
 
-def errors_by_group(trials: pd.DataFrame, groups: Iterable[GroupKey], criterion: Convention) -> dict[GroupKey, Errors]:
-    """Compute the errors of each group from all trials."""
+def errors_by_group(frames: Mapping[str, pd.DataFrame], criterion: Convention) -> dict[GroupKey, Errors]:
+    """Compute the errors of each group of `aggregate.tables` from its trials."""
     names = [
         *GROUP_KEY_COLUMNS,
         "method",
@@ -117,8 +122,8 @@ def errors_by_group(trials: pd.DataFrame, groups: Iterable[GroupKey], criterion:
         criterion.metric,
         "success",
     ]
-    needed = trials[names]  # copies of all columns would take longer than the rest
-    return {group: errors_of(select_group(needed, group), criterion) for group in groups}
+    needed = frames["trials"][names]  # copies of all columns would take longer than the rest
+    return {g: errors_of(select_group(needed, g), criterion) for g in groups_of(frames["summary"])}
 
 
 def errors_of(trials: pd.DataFrame, criterion: Convention) -> Errors:

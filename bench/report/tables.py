@@ -36,11 +36,6 @@ Row = Mapping[Any, Any]
 """A row of `bench.evaluation.aggregate.summary`, by column."""
 
 
-def groups_of(frame: pd.DataFrame) -> list[GroupKey]:
-    """Return the problem groups of a frame, sorted."""
-    return sorted(set(frame[GROUP_KEY_COLUMNS].itertuples(index=False, name=None)))
-
-
 def group_records(frame: pd.DataFrame, group: GroupKey) -> list[Row]:
     """Return the rows of a group as dicts, in the order of methods; those with too few problems last."""
     return display_rows(ranking.select_group(frame, group))

@@ -15,7 +15,6 @@ from bench.report import ranking, style
 from bench.report import table as report_table
 from bench.report.recommendation import recommend
 from bench.report.selection import by_rank
-from bench.report.tables import groups_of
 from common.devices import CPU
 
 if TYPE_CHECKING:
@@ -36,8 +35,13 @@ DROPPED = (7, 5, 3, 4, 0, 2, 6)
 """Columns that are left out until a table fits, by number in `HEADS`, the first first."""
 
 
-def terminal_summary(frames: Mapping[str, pd.DataFrame], criterion: Convention, width: int = 80) -> Group:
-    """Format the summary of `aggregate.tables` for a terminal: a table and a verdict per group.
+def terminal_summary(
+    frames: Mapping[str, pd.DataFrame],
+    errors: Mapping[ranking.GroupKey, ranking.Errors],
+    criterion: Convention,
+    width: int = 80,
+) -> Group:
+    """Format the summary of `aggregate.tables` for a terminal: a table and a verdict per group; see `errors_by_group`.
 
     A table has the method and its recall even if the terminal is too narrow for both; print it without cropping.
     """
@@ -45,7 +49,6 @@ def terminal_summary(frames: Mapping[str, pd.DataFrame], criterion: Convention, 
     from rich.text import Text
 
     parts: list[Table | Text] = []
-    errors = ranking.errors_by_group(frames["trials"], groups_of(frames["summary"]), criterion)
     for group, own in errors.items():
         rows = ranking.select_group(frames["summary"], group).to_dict("records")
         evaluated: list[Mapping[Any, Any]] = [row for row in rows if row["problems"]]
@@ -79,10 +82,14 @@ def table_for_terminal(table: report_table.Table, width: int = 80) -> Group:
     return Group(shown, Text(table.caption + "\n", style="dim"))
 
 
-def json_summary(frames: Mapping[str, pd.DataFrame], criterion: Convention, places: Mapping[str, Path]) -> str:
+def json_summary(
+    frames: Mapping[str, pd.DataFrame],
+    errors: Mapping[ranking.GroupKey, ranking.Errors],
+    criterion: Convention,
+    places: Mapping[str, Path],
+) -> str:
     """Format the summary as one JSON object: convention, a list of groups with their rows and verdicts, and the files."""
     groups = []
-    errors = ranking.errors_by_group(frames["trials"], groups_of(frames["summary"]), criterion)
     for group in errors:
         rows = ranking.select_group(frames["summary"], group)
         advice = recommend(rows.to_dict("records"), errors[group], frames["timing"])

@@ -31,8 +31,8 @@ from bench.report.panels import (
     put_title,
     set_log_ticks,
 )
-from bench.report.ranking import GroupKey, Ranking, group_title, select_group
-from bench.report.tables import group_records, groups_of
+from bench.report.ranking import GroupKey, Ranking, group_title, groups_of, select_group
+from bench.report.tables import group_records
 from common.errors import InputError
 from common.text import counted
 from datasets.conditions import condition

@@ -15,8 +15,8 @@ import pandas as pd
 
 from bench.evaluation.conventions import DEFAULT
 from bench.report import ranking, style
+from bench.report.ranking import groups_of
 from bench.report.recommendation import Recommendation, recommend
-from bench.report.tables import groups_of
 
 PAGE = Path(__file__).resolve().parents[1] / "choosing.md"
 RUNS = ("reference-scans", "reference")

@@ -12,7 +12,7 @@ import pytest
 from bench.evaluation import aggregate
 from bench.evaluation.conventions import CONVENTIONS
 from bench.planning.catalog import Catalog
-from bench.report import Options, ProblemReplay, begin_report
+from bench.report import Options, ProblemReplay, begin_report, errors_by_group
 from bench.report.embed import script_json
 from datasets.problems import ProblemKey, make_problem
 from tests.bench.png_figures import save_blank
@@ -67,7 +67,8 @@ def opened(tmp_path_factory):
     options = Options(CRITERION, True, folder / "run", folder / "report", run="mine")
     with pytest.MonkeyPatch.context() as patch:
         save_blank(patch)
-        begin_report(loaded, frames, ProblemReplay(loaded, Catalog.of(folder)), options)()
+        errors = errors_by_group(frames, CRITERION)
+        begin_report(loaded, frames, errors, ProblemReplay(loaded, Catalog.of(folder)), options)()
     driver = browser()
     driver.get((folder / "report" / "report.html").as_uri())
     yield driver

@@ -9,6 +9,7 @@ from bench.report import (
     Options,
     ProblemReplay,
     begin_report,
+    errors_by_group,
 )
 from tests.bench.synthetic_run import HOSTILE, as_loaded, synthetic_run
 
@@ -20,9 +21,8 @@ FEW = ("deepgmr", "fgr+icp", "identity", HOSTILE)
 
 def report(loaded, folder, against=False, data="nowhere"):
     options = Options(CRITERION, against, folder / "results" / "a", folder / "reports" / "a")
-    return begin_report(
-        loaded, aggregate.tables(loaded, CRITERION), ProblemReplay(loaded, Catalog.of(folder / data)), options
-    )()
+    frames, replay = aggregate.tables(loaded, CRITERION), ProblemReplay(loaded, Catalog.of(folder / data))
+    return begin_report(loaded, frames, errors_by_group(frames, CRITERION), replay, options)()
 
 
 @pytest.fixture(scope="session")

@@ -9,9 +9,14 @@ import pytest
 
 from bench.evaluation import aggregate
 from bench.planning.catalog import Catalog
-from bench.report import Options, ProblemReplay, build, jobs
+from bench.report import Options, ProblemReplay, build, errors_by_group, jobs
 from tests.bench.report.conftest import CRITERION, FEW, report
 from tests.bench.synthetic_run import HOSTILE, as_loaded, synthetic_run
+
+
+def _report_of(loaded, replay, options):
+    frames = aggregate.tables(loaded, CRITERION)
+    return build._Report(loaded, frames, errors_by_group(frames, CRITERION), replay, options)
 
 
 def test_all_files_are_written(written):
@@ -70,7 +75,7 @@ def test_a_group_counts_as_evaluated_if_any_of_its_methods_was_run(synthetic, tm
     loaded = as_loaded(problems, changed.assign(pose=changed["pose"].where(~is_skipped, None)), run)
     options = Options(CRITERION, False, tmp_path, tmp_path / "reports")
     replay = ProblemReplay(loaded, Catalog.of(tmp_path))
-    made = build._Report(loaded, aggregate.tables(loaded, CRITERION), replay, options)
+    made = _report_of(loaded, replay, options)
     assert len(made.groups) == 1 and len(made.evaluated) == evaluated
 
 
@@ -79,9 +84,7 @@ def test_the_numbers_of_the_paper_stand_beside_ours_only_if_asked(synthetic, tmp
     """Those of a group in its own tables: by method, and by category."""
     loaded = as_loaded(*synthetic)
     options = Options(CRITERION, against, tmp_path, tmp_path / "reports")
-    made = build._Report(
-        loaded, aggregate.tables(loaded, CRITERION), ProblemReplay(loaded, Catalog.of(tmp_path)), options
-    )
+    made = _report_of(loaded, ProblemReplay(loaded, Catalog.of(tmp_path)), options)
     given = []
     monkeypatch.setattr(build.paper, "beside", lambda *what: {("m", *what): "number"})
     monkeypatch.setattr(build.paper, "paper_tables", lambda *_: {})
@@ -100,7 +103,7 @@ def made(tmp_path_factory):
     loaded, folder = as_loaded(*given), tmp_path_factory.mktemp("made")
     options = Options(CRITERION, False, folder / "results" / "a", folder / "reports" / "a")
     replay = ProblemReplay(loaded, Catalog.of(folder))
-    return build._Report(loaded, aggregate.tables(loaded, CRITERION), replay, options)
+    return _report_of(loaded, replay, options)
 
 
 def test_the_page_gets_what_the_run_has(made, monkeypatch):

@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from bench.evaluation import aggregate
 from bench.evaluation.conventions import CONVENTIONS
 from bench.report import build, figures, panels, ranking, style, tables, trends
-from bench.report.ranking import errors_of, group_title, select_group
+from bench.report.ranking import errors_of, group_title, groups_of, select_group
 from bench.report.recommendation import recommend
 from tests.bench.report.one_group import one_group
 
@@ -19,7 +19,7 @@ CRITERION = CONVENTIONS["deepgmr"]
 
 
 def _jobs(frames, folder, groups=None):
-    groups = (groups or tables.groups_of(frames["summary"]))[:1]
+    groups = (groups or groups_of(frames["summary"]))[:1]
     frames = frames | {"summary": select_group(frames["summary"], groups[0])}
     errors = {g: errors_of(select_group(frames["trials"], g), CRITERION) for g in groups}
     rows = {g: tables.group_records(frames["summary"], g) for g in groups}
@@ -83,7 +83,7 @@ def _few_frames():
 
 def test_methods_with_few_problems_are_named_and_not_drawn(tmp_path):
     frames = _few_frames()
-    group = tables.groups_of(frames["summary"])[0]
+    group = groups_of(frames["summary"])[0]
     rows = tables.group_records(frames["summary"], group)
     advice = recommend(rows, errors_of(frames["trials"], CRITERION), frames["timing"].assign(time_ms_median=1.0))
     job = figures.cdf_job(rows, frames["cdf"], advice, CRITERION, group_title(group), tmp_path / "cdf")
@@ -99,7 +99,7 @@ def test_of_a_run_with_few_problems_all_methods_are_drawn_faint(tmp_path):
     draw = np.random.default_rng(0)
     times = {"a": 2.0, "b": 3.0}
     frames = one_group({name: ("global", draw.uniform(0.001, 0.4, size=5)) for name in times}, times)
-    group = tables.groups_of(frames["summary"])[0]
+    group = groups_of(frames["summary"])[0]
     rows, where = tables.group_records(frames["summary"], group), group_title(group)
     advice = recommend(rows, errors_of(frames["trials"], CRITERION), frames["timing"])
     jobs = {

@@ -7,16 +7,15 @@ import pytest
 from bench.evaluation.conventions import CONVENTIONS
 from bench.report import (
     paper,
-    tables,
 )
-from bench.report.ranking import errors_of, select_group
+from bench.report.ranking import errors_of, groups_of, select_group
 from tests.bench.report.one_group import one_group
 
 CRITERION = CONVENTIONS["deepgmr"]
 
 
 def test_a_method_is_efficient_by_its_time_alone(frames):
-    errors = {p: errors_of(select_group(frames["trials"], p), CRITERION) for p in tables.groups_of(frames["summary"])}
+    errors = {p: errors_of(select_group(frames["trials"], p), CRITERION) for p in groups_of(frames["summary"])}
     fgr = frames["summary"]["method"] == "fgr"
     contended = frames["summary"].assign(time_ms_mean=frames["summary"]["time_ms_mean"].mask(fgr, 1200.0))
 
@@ -30,7 +29,7 @@ def test_a_method_is_efficient_by_its_time_alone(frames):
 
 
 def test_the_papers_numbers_are_shown_only_for_the_same_problems(frames):
-    errors = {p: errors_of(select_group(frames["trials"], p), CRITERION) for p in tables.groups_of(frames["summary"])}
+    errors = {p: errors_of(select_group(frames["trials"], p), CRITERION) for p in groups_of(frames["summary"])}
     paper_tables = paper.paper_tables(frames["summary"], frames["timing"], errors, CRITERION, True)
     assert set(paper_tables) == {"table1", "table2"}
     table = paper_tables["table1"]

@@ -8,7 +8,7 @@ from bench.evaluation.conventions import CONVENTIONS
 from bench.report import (
     tables,
 )
-from bench.report.ranking import Ranking, errors_of, select_group
+from bench.report.ranking import Ranking, errors_of, groups_of, select_group
 from bench.report.recommendation import Recommendation, recommend
 from tests.bench.report.one_group import one_group
 from tests.bench.synthetic_run import HOSTILE, as_loaded
@@ -20,7 +20,7 @@ FEW = ("deepgmr", "fgr+icp", "identity", HOSTILE)
 
 
 def test_headlines_count_failures(frames):
-    for group in tables.groups_of(frames["summary"]):
+    for group in groups_of(frames["summary"]):
         rows = tables.group_records(frames["summary"], group)
         errors = errors_of(select_group(frames["trials"], group), CRITERION)
         line = tables.headline(group, rows, recommend(rows, errors, frames["timing"]), CRITERION)

@@ -15,7 +15,7 @@ from bench.report import (
     terminal_summary,
 )
 from bench.report.interactive import cdf, pareto
-from bench.report.ranking import duels, errors_of, select_group
+from bench.report.ranking import duels, errors_by_group, errors_of, select_group
 from bench.report.recommendation import recommend
 from bench.report.table import Table, TableCell
 from bench.report.tables import duel_table, group_records, headline, summary_table
@@ -27,7 +27,7 @@ CRITERION = CONVENTIONS["deepgmr"]
 
 def _lines(frames, width=100):
     console = Console(width=width, record=True, file=io.StringIO())
-    console.print(terminal_summary(frames, CRITERION, width))
+    console.print(terminal_summary(frames, errors_by_group(frames, CRITERION), CRITERION, width))
     return console.export_text().splitlines()
 
 
@@ -59,14 +59,16 @@ def test_the_table_drops_columns_not_numbers(frames):
 @pytest.mark.parametrize("width", [20, 45, 60])
 def test_a_narrow_terminal_shows_whole_methods_and_recalls(frames, width):
     console = Console(width=width, record=True, file=io.StringIO())
-    console.print(terminal_summary(frames, CRITERION, width), crop=False)
+    console.print(terminal_summary(frames, errors_by_group(frames, CRITERION), CRITERION, width), crop=False)
     lines = console.export_text().splitlines()
     assert sum("oracle" in line and "1.00 [0.91,1.00]" in line for line in lines) == 3
     assert max(map(len, lines)) <= max(width, 40)
 
 
 def test_the_summary_as_json(frames):
-    content = json.loads(json_summary(frames, CRITERION, {"report": Path("r.html")}))
+    content = json.loads(
+        json_summary(frames, errors_by_group(frames, CRITERION), CRITERION, {"report": Path("r.html")})
+    )
     assert content["convention"] == "deepgmr" and content["files"] == {"report": "r.html"}
     assert len(content["groups"]) == 3
     first = content["groups"][0]
