@@ -48,7 +48,6 @@ def add_cells(axes: Axes, cells: Sequence[Cell], size: float) -> None:
     In a raster image they start at whole pixels.
     """
     from matplotlib.artist import Artist
-    from matplotlib.backends.backend_agg import RendererAgg
     from matplotlib.text import Text
 
     class CellTexts(Artist):
@@ -66,37 +65,42 @@ def add_cells(axes: Axes, cells: Sequence[Cell], size: float) -> None:
             known: dict[tuple[str, str, str], _Stamp] = {}
             for cell, (x, y) in zip(cells, places.tolist(), strict=True):
                 if cell[2:] not in known:
-                    known[cell[2:]] = self._prepared(renderer, cell)
-                self._put(renderer, known[cell[2:]], cell, x, y)
+                    known[cell[2:]] = _stamp(axes, cell, size, renderer)
+                _put(known[cell[2:]], cell, x, y, renderer)
             for stamp in known.values():
                 stamp.gc.restore()
 
-        def _put(self, renderer: Any, stamp: _Stamp, cell: Cell, x: float, y: float) -> None:
-            """Draw the text of a cell around (x, y), in pixels from below."""
-            left, up = x + stamp.left, y + stamp.up
-            if stamp.image is not None:
-                renderer.draw_image(stamp.gc, round(left) - EDGE, round(up) - stamp.descent, stamp.image)
-                return
-            stamp.text.set_position((cell.x, cell.y))
-            below = renderer.get_canvas_width_height()[1] - up if renderer.flipy() else up
-            renderer.open_group("text")
-            font = stamp.text.get_fontproperties()
-            renderer.draw_text(stamp.gc, left, below, cell.text, font, 0.0, False, mtext=stamp.text)
-            renderer.close_group("text")
-
-        def _prepared(self, renderer: Any, cell: Cell) -> _Stamp:
-            text = Text(0, 0, cell.text, ha="left", va="baseline", fontsize=size, fontweight=cell.weight)
-            text.set_figure(axes.figure)
-            box = text.get_window_extent(renderer)
-            text.set(ha="center", va="center", transform=axes.transData)
-            gc = renderer.new_gc()
-            gc.set_foreground(cell.colour)
-            descent, image = math.ceil(-box.y0) + EDGE, None
-            if isinstance(renderer, RendererAgg):
-                image = _image_of(text, gc, box, descent, renderer)
-            return _Stamp(text, gc, -box.width / 2, -(box.y0 + box.y1) / 2, image, descent)
-
     axes.add_artist(CellTexts())
+
+
+def _stamp(axes: Axes, cell: Cell, size: float, renderer: Any) -> _Stamp:
+    """Prepare the text of a cell for a renderer."""
+    from matplotlib.backends.backend_agg import RendererAgg
+    from matplotlib.text import Text
+
+    text = Text(0, 0, cell.text, ha="left", va="baseline", fontsize=size, fontweight=cell.weight)
+    text.set_figure(axes.figure)
+    box = text.get_window_extent(renderer)
+    text.set(ha="center", va="center", transform=axes.transData)
+    gc = renderer.new_gc()
+    gc.set_foreground(cell.colour)
+    descent = math.ceil(-box.y0) + EDGE
+    image = _image_of(text, gc, box, descent, renderer) if isinstance(renderer, RendererAgg) else None
+    return _Stamp(text, gc, -box.width / 2, -(box.y0 + box.y1) / 2, image, descent)
+
+
+def _put(stamp: _Stamp, cell: Cell, x: float, y: float, renderer: Any) -> None:
+    """Draw the text of a cell around (x, y), in pixels from below."""
+    left, up = x + stamp.left, y + stamp.up
+    if stamp.image is not None:
+        renderer.draw_image(stamp.gc, round(left) - EDGE, round(up) - stamp.descent, stamp.image)
+        return
+    stamp.text.set_position((cell.x, cell.y))
+    below = renderer.get_canvas_width_height()[1] - up if renderer.flipy() else up
+    renderer.open_group("text")
+    font = stamp.text.get_fontproperties()
+    renderer.draw_text(stamp.gc, left, below, cell.text, font, 0.0, False, mtext=stamp.text)
+    renderer.close_group("text")
 
 
 def _image_of(text: Text, gc: Any, box: Any, descent: int, renderer: Any) -> NDArray[np.uint8]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
 
-    from bench.report import ProblemReplay
+    from bench.report import Options, ProblemReplay
     from bench.report.ranking import Errors, GroupKey
 
 PAPER = "paper"
@@ -156,10 +156,9 @@ def write(request: ReportRequest, console: Console) -> None:
         InputError: see `read`, `bench.evaluation.loader.merge` and `bench.evaluation.conventions.convention`.
     """
     from bench.evaluation import aggregate
-    from bench.report import Options, ProblemReplay, begin_report, errors_by_group, json_summary
+    from bench.report import ProblemReplay, begin_report, errors_by_group, json_summary
     from bench.report.as_good import add_fits
     from bench.report.estimated_symmetry import add_estimated_symmetry
-    from bench.report.style import WIDTHS
     from bench.report.subset import subset
 
     if request.parquet:
@@ -169,11 +168,9 @@ def write(request: ReportRequest, console: Console) -> None:
     loaded = runs[0] if len(runs) == 1 else merge(runs, [f.name for f in request.folders])
     loaded = subset(loaded, request.methods, request.conditions)
     replay = ProblemReplay(loaded, request.catalog)
-    protocol = None if request.against == PAPER else request.against
-    reports = request.folder
+    options = _options(request)
+    reports, csvs = options.folder, options.csv_folder
     run_folder.check_report_folder(reports)
-    csvs = request.folders[0] if request.plain else reports / "csv"
-    sheet = _checked_sheet(request.sheet)
     poses, rows = {"poses": loaded.outcomes[aggregate.POSES]}, len(loaded.outcomes)
     # The CSVs of a large run are written meanwhile; a convention that is not the default may lack data.
     written = [aggregate.begin_csvs(poses, csvs, rows)] if request.plain else []
@@ -183,12 +180,8 @@ def write(request: ReportRequest, console: Console) -> None:
     long = {"trials": trials} if written else poses | {"trials": trials}
     written.append(aggregate.begin_csvs(long, csvs, rows))
     frames = aggregate.tables(loaded, criterion, trials)
-    name = request.folders[0].resolve().name if len(request.folders) == 1 else "RUN"
-    look = WIDTHS[request.width], sheet, request.coloured, protocol, name
     errors = errors_by_group(frames, criterion)
-    finish = begin_report(
-        loaded, frames, errors, replay, Options(criterion, request.against == PAPER, csvs, reports, *look)
-    )
+    finish = begin_report(loaded, frames, errors, replay, options)
     aggregate.write_csvs({name: frame for name, frame in frames.items() if name not in ("poses", "trials")}, csvs)
     for wait in written:
         wait()
@@ -201,8 +194,30 @@ def write(request: ReportRequest, console: Console) -> None:
         print(json_summary(frames, errors, criterion, places))
     else:
         notes = [*_unanswered_notes(loaded, frames["summary"]), *(loaded.run["notes"] if request.plain else [])]
-        _print_summary(frames, errors, criterion, protocol, [*notes, *_lines(places)], console)
+        _print_summary(frames, errors, criterion, options.protocol, [*notes, *_lines(places)], console)
     finish()  # the page exists already; figures follow
+
+
+def _options(request: ReportRequest) -> Options:
+    """Return the options of the report.
+
+    Raises:
+        InputError: see `_checked_sheet`.
+    """
+    from bench.report import Options
+    from bench.report.style import WIDTHS
+
+    return Options(
+        criterion=request.criterion,
+        against=request.against == PAPER,
+        csv_folder=request.folders[0] if request.plain else request.folder / "csv",
+        folder=request.folder,
+        width=WIDTHS[request.width],
+        sheet=_checked_sheet(request.sheet),
+        coloured=request.coloured,
+        protocol=None if request.against == PAPER else request.against,
+        run=request.folders[0].resolve().name if len(request.folders) == 1 else "RUN",
+    )
 
 
 def _print_summary(
