@@ -14,12 +14,19 @@ from tests.bench.stored_runs import write_record
 from tests.bench.synthetic_run import as_loaded, synthetic_run
 
 
-def test_a_large_record_read_with_a_helper_process_is_the_same(tmp_path, monkeypatch):
+@pytest.mark.parametrize("missing", [(), ("batch", "gpu_memory_mb", "machine")])
+def test_a_large_record_read_with_helper_processes_is_the_same(tmp_path, monkeypatch, missing):
+    """Also one of an earlier version, which lacks columns and is read through a view."""
     synthetic = as_loaded(*synthetic_run(n=12, sizes=(256,), methods=("deepgmr", "icp")))
     synthetic.information[3] = np.arange(36.0).reshape(6, 6)
     write_record(synthetic, tmp_path)
     record = tmp_path / "record.sqlite"
+    with contextlib.closing(sqlite3.connect(record)) as db:
+        for column in missing:
+            db.execute(f"ALTER TABLE outcomes DROP COLUMN {column}")
+        db.commit()
     here = loader.load_run(record, synthetic.run)
+    assert len(here.outcomes) == len(synthetic.outcomes)
     monkeypatch.setattr(loader, "LARGE", 0)
     there = loader.load_run(record, synthetic.run)
     for name in ("problems", "outcomes", "stages"):
