@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -199,12 +199,14 @@ def _outcomes(record: Path, large: bool) -> pd.DataFrame:
     ids = _joined((part.problem, part.problems) for part in parts)
     notes, measured, poses = (np.concatenate(column) for column in zip(*(part[4:] for part in parts), strict=True))
     del parts
-    frame = pd.DataFrame(_split(key, keys, ids))
+    columns = _split(key, keys, ids)
+    order = _order(columns)
+    frame = pd.DataFrame(columns).take(order).reset_index(drop=True)
     for name, values in zip(_MEASURED, measured.T, strict=True):
-        frame[name] = values
-    frame["notes"] = pd.Series(notes, dtype=object)  # pandas would copy a million texts into its own type
-    frame[POSE_COLUMNS] = poses
-    return in_order(frame)
+        frame[name] = values[order]
+    frame["notes"] = pd.Series(notes[order], dtype=object)  # pandas would copy a million texts into its own type
+    frame[POSE_COLUMNS] = pd.DataFrame(poses[order], columns=POSE_COLUMNS, copy=False)
+    return frame
 
 
 _ALL = (0, -1)
@@ -227,11 +229,11 @@ def _read_outcomes(record: Path, part: tuple[int, int]) -> _Rows:
     joined = f"printf('{_SEPARATOR.join(['%s'] * len(_REPEATED))}', {', '.join(_REPEATED)})"
     keys, problems = _TextEncoder(), _TextEncoder()
     parts = [(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, object), np.zeros((0, 3)), np.zeros((0, 16)))]
-    interned: dict[str, str] = {}
     start, count = part
     query = f"SELECT {joined}, problem, notes, pose, {', '.join(_MEASURED)} FROM outcomes LIMIT {count} OFFSET {start}"
     with translate_errors(record):
         for texts, ids, notes, poses, *measured in _read(record, query):
+            interned: dict[str, str] = {}  # of a chunk: a dictionary of a million different notes would be slow
             kept = np.array(list(map(interned.setdefault, notes, notes)), dtype=object)
             values = np.array(measured, dtype=np.float64).T  # SQLite stores NaN as NULL
             parts.append((keys.encode(texts), problems.encode(ids), kept, values, _poses(poses)))
@@ -263,19 +265,26 @@ class _TextEncoder:
 
 def _split(key: NDArray[np.int32], keys: list[str], ids: tuple[NDArray[np.int32], list[str]]) -> dict[str, Any]:
     """Split the joined keys (rows,) into columns: texts as categories, counts as integers; add the problem ids."""
-    import pandas as pd
-
     fields = list(zip(*(text.split(_SEPARATOR, len(_REPEATED) - 1) for text in keys), strict=True)) or [()] * len(
         _REPEATED
     )
-    table: dict[str, Any] = {"problem": pd.Categorical.from_codes(ids[0], pd.Index(ids[1], dtype=object))}
+    table: dict[str, Any] = {"problem": _categories(np.arange(len(ids[1])), ids[1], ids[0])}
     for name, values in zip(_REPEATED, fields, strict=True):
         if name in _COUNTS:
             table[name] = np.array([int(v) for v in values], dtype=np.int64)[key]
         else:
-            codes, words = pd.factorize(np.array(values, dtype=object))
-            table[name] = pd.Categorical.from_codes(codes[key], pd.Index(words))
+            encoder = _TextEncoder()
+            table[name] = _categories(encoder.encode(values), encoder.words, key)
     return table
+
+
+def _categories(codes: NDArray[Any], words: list[str], rows: NDArray[np.int32]) -> pd.Categorical:
+    """Return the texts `words[codes[row]]` of some rows as categories in alphabetical order."""
+    import pandas as pd
+
+    place = np.empty(len(words), np.intp)
+    place[sorted(range(len(words)), key=words.__getitem__)] = np.arange(len(words))
+    return pd.Categorical.from_codes(place[codes][rows], pd.Index(sorted(words), dtype="str"))
 
 
 def _poses(blobs: tuple[bytes | None, ...]) -> NDArray[np.float64]:
@@ -290,8 +299,13 @@ def in_order(outcomes: pd.DataFrame) -> pd.DataFrame:
     for name in _TEXTS:
         text = kept[name].astype("category").cat.remove_unused_categories()
         kept[name] = text.cat.reorder_categories(sorted(text.cat.categories))
-    order = [kept[n].cat.codes if n in _TEXTS else kept[n] for n in ("phase", *reversed(KEY_COLUMNS))]
-    return kept.take(np.lexsort([np.asarray(o) for o in order])).reset_index(drop=True)
+    return kept.take(_order({name: kept[name].array for name in ("phase", *KEY_COLUMNS)})).reset_index(drop=True)
+
+
+def _order(columns: Mapping[str, Any]) -> NDArray[np.intp]:
+    """Return the order of outcomes by key and phase, given columns with sorted categories."""
+    keys = [columns[name] for name in ("phase", *reversed(KEY_COLUMNS))]
+    return np.lexsort([np.asarray(key.codes if hasattr(key, "codes") else key) for key in keys])
 
 
 def _stages(record: Path) -> pd.DataFrame:

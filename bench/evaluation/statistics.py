@@ -8,7 +8,7 @@ objects instead of problems.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,14 +120,16 @@ def _effective_size(values: Array, cluster: Clusters, limits: tuple[float, float
 
 def _per_cluster(values: Array, cluster: Clusters) -> tuple[Array, Array]:
     """Return the sum and the number of the values of each object; the values in their order if no object is repeated."""
-    if cluster is not None:
-        import pandas as pd
-
-        index, _ = pd.factorize(cluster, sort=True)  # by hashing; `np.unique` would sort the values
-        counts = np.bincount(index).astype(np.float64)
-        if len(counts) < len(values):
-            return np.bincount(index, values).astype(np.float64), counts
+    if _is_repeated(cluster):
+        number = cluster - cluster.min()
+        counts = np.bincount(number)
+        return np.bincount(number, values)[counts > 0].astype(np.float64), counts[counts > 0].astype(np.float64)
     return values, np.ones(len(values))
+
+
+def _is_repeated(cluster: Clusters) -> TypeGuard[NDArray[np.integer[Any]]]:
+    """Return whether an object is that of several values."""
+    return cluster is not None and len(cluster) > 0 and int(np.bincount(cluster - cluster.min()).max()) > 1
 
 
 def bootstrap_mean(values: NDArray[Any], *key: KeyPart, cluster: Clusters = None) -> tuple[float, float]:
@@ -194,7 +196,7 @@ def bootstrap_median(values: NDArray[Any], cluster: Clusters = None) -> tuple[fl
     below = (values <= ordered[(n - 1) // 2]).astype(np.float64)
     size, quantile = _effective_size(below, cluster)
     ranks = _median_ranks(n)
-    if size == 0 or (cluster is not None and len(np.unique(cluster)) < n):
+    if size == 0 or _is_repeated(cluster):
         low_share, high_share = _wilson(np.asarray(0.5), np.asarray(size), quantile)
         ranks = int(np.floor(n * low_share)), int(np.ceil(n * high_share)) - 1
     return float(ordered[ranks[0]]), float(ordered[ranks[1]])

@@ -97,18 +97,19 @@ def begin_report(
         first = list(report.plain_figures())
         if large := len(loaded.outcomes) > LARGE:  # the page takes long; else it comes first
             saved = jobs.draw_all(first, settings)
-        page = write_atomically(options.folder / "report.html", report.page(first))
+        risks = list(report.risk_figures())
+        page = write_atomically(options.folder / "report.html", report.page([*first, *risks]))
     if not large:
         saved = jobs.draw_all(first, settings)
 
     def finish() -> list[Path]:
         with style.drawing(settings):
             others = list(report.cloud_figures())
-            late = jobs.draw_all(others, settings)
+            late = jobs.draw_all([*risks, *others], settings)
             files = report.write_tables()
-            drawn = [file for figure in [*saved, *late] for file in figure.files]
+            drawn = [file for figure in [*late, *saved] for file in figure.files]  # few late ones: drawn by this process
             if others:
-                write_atomically(page, report.page([*first, *others]))
+                write_atomically(page, report.page([*first, *risks, *others]))
         return [page, *files, *drawn]
 
     return finish
@@ -131,11 +132,15 @@ class _Report:
         self.evaluated = [g for g in self.groups if any(r["problems"] for r in self.rows[g])]
         self.times = of_one_machine(frames["timing"])
         self.advice = {g: recommend(self.rows[g], self.errors[g], frames["timing"]) for g in self.groups}
-        self.duels = {g: ranking.duels(e) for g, e in self.errors.items() if len(e.methods) > 1}
         shown = [g for g in self.groups if len(ranking.select_group(frames["per_category"], g))]
         self.compared = {
             g: ranking.category_table(_with_kind(frames, g), self.errors[g], self.criterion) for g in shown
         }
+
+    @cached_property
+    def duels(self) -> dict[GroupKey, dict[tuple[str, str], ranking.Duel]]:
+        """Comparison of every ordered pair of methods, by group."""
+        return {g: ranking.duels(e) for g, e in self.errors.items() if len(e.methods) > 1}
 
     @cached_property
     def tables(self) -> _ReportTables:
@@ -161,13 +166,17 @@ class _Report:
         )
 
     def plain_figures(self) -> Iterator[jobs.FigureJob]:
-        """Yield the figures that need only the frames."""
-        folder, frames, main = self.options.folder / "figures", self.frames, paper.main_groups(self.frames["summary"])
+        """Yield the figures that need only the tables."""
+        folder, frames = self.options.folder / "figures", self.frames
         yield from figures.figures_of(frames, self.compared, self.advice, self.criterion, folder)
         rankings = {g: advice.ranking for g, advice in self.advice.items()}
         yield from trends.trends_of(frames, rankings, self.criterion, folder)
         yield from trends.times_of(self.times, folder)
-        yield from risk_coverage.risks_of(self.loaded, frames["trials"], main, self.criterion, folder)
+
+    def risk_figures(self) -> Iterator[jobs.FigureJob]:
+        """Yield the figures of confidences, which are read from the notes of every outcome."""
+        folder, main = self.options.folder / "figures", paper.main_groups(self.frames["summary"])
+        yield from risk_coverage.risks_of(self.loaded, self.frames["trials"], main, self.criterion, folder)
 
     def cloud_figures(self) -> Iterator[jobs.FigureJob]:
         """Yield the figures that need the clouds of the problems."""

@@ -7,6 +7,7 @@ import io
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -90,7 +91,16 @@ def draw_all(jobs: Iterable[FigureJob], settings: Drawing) -> Iterator[SavedFigu
     ]  # worker processes may have another working directory
     for folder in {job.stem.parent for job in jobs}:
         folder.mkdir(parents=True, exist_ok=True)
-    return parallel_map(partial(FigureJob.draw, settings=settings), jobs, len(jobs) > MAX_SERIAL_FIGURES)
+    if large := len(jobs) > MAX_SERIAL_FIGURES:
+        _import_matplotlib()
+    return parallel_map(partial(FigureJob.draw, settings=settings), jobs, large)
+
+
+def _import_matplotlib() -> None:
+    """Import what figures need, so that copies of this process need not."""
+    fonts.settings()
+    for module in ("figure", "backends.backend_agg", "backends.backend_svg", "backends.backend_pdf"):
+        import_module(f"matplotlib.{module}")
 
 
 def _save(figure: Figure, job: FigureJob) -> SavedFigure:

@@ -271,7 +271,7 @@ def test_every_interval_and_test_of_a_change_is_over_objects(stored_run):
     tables = [add_success(run, CRITERION).query("method == 'fgr' and condition == 'noisy'") for run in (few, other)]
     group = "/".join(map(str, tables[0][["dataset", "condition", "points"]].iloc[0]))
     a, b = (table.astype({"problem": str}).sort_values("problem", ignore_index=True) for table in tables)
-    cluster, key = a["object"].astype(str).to_numpy(), ("compare", "fgr", group)
+    cluster, key = pd.factorize(a["object"].astype(str))[0], ("compare", "fgr", group)
     both = ((a["status"] == "ok") & (b["status"] == "ok")).to_numpy()
     ended = (a["time_ms"].notna() & b["time_ms"].notna()).to_numpy()
     ended = ended & (a["status"].isin(ENDED) & b["status"].isin(ENDED)).to_numpy()
