@@ -103,6 +103,22 @@ def _import_matplotlib() -> None:
         import_module(f"matplotlib.{module}")
 
 
+def _fix_labels(figure: Figure, renderer: Any) -> None:
+    """Fix the places of the labels of axes, so that tick labels need not be measured again for every format."""
+    for axes in figure.axes:
+        locate = axes.get_axes_locator()
+        axes.apply_aspect(locate(axes, renderer) if locate else None)
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        axis.get_tightbbox(renderer)  # updates the place of the label
+        label = axis.label
+        if label.get_text():
+            place = label.get_transform().transform(label.get_position())
+            axis.set_label_coords(*axis.axes.transAxes.inverted().transform(place))
+        for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()):
+            tick.label1.set_in_layout(False)
+            tick.label2.set_in_layout(False)
+
+
 def _save(figure: Figure, job: FigureJob) -> SavedFigure:
     """Write the files of a figure; equal data give equal bytes.
 
@@ -120,6 +136,7 @@ def _save(figure: Figure, job: FigureJob) -> SavedFigure:
     if engine is not None:
         engine.execute(figure)  # with the renderer of the PNG, so that each text is measured once for both
     figure.set_layout_engine("none")
+    _fix_labels(figure, canvas.get_renderer())
     canvas.print_png(png, metadata={"Software": None}, pil_kwargs=_PNG)  # type: ignore[no-untyped-call]
     no_metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     FigureCanvasSVG(figure).print_svg(svg, metadata=no_metadata)  # type: ignore[no-untyped-call]
