@@ -82,6 +82,16 @@ def test_lone_surrogates_of_old_records_are_written_as_escapes():
     assert csv_text(pd.DataFrame({"a": pd.Series(["x\udce4"], dtype=object)})) == b"a\nx\\udce4\n"
 
 
+@pytest.mark.parametrize("alphabet", ['ab,"é', 'a"\udce4', "a\n,", 'b\r"', "=a", "-1,", ""])
+def test_many_different_texts_are_quoted_as_each_one_alone(alphabet):
+    draw = np.random.default_rng(0)
+    texts = ["".join(draw.choice(list(alphabet), size)) if alphabet else "" for size in draw.integers(0, 6, 300)]
+    texts[150] = None
+    alone = [csv_text(pd.DataFrame({"a": pd.Series([text], dtype=object)})) for text in texts]
+    together = csv_text(pd.DataFrame({"a": pd.Series(texts, dtype=object)}))
+    assert together == b"a\n" + b"".join(text.removeprefix(b"a\n") for text in alone)
+
+
 LARGEST = sys.float_info.max
 
 
