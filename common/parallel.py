@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -65,7 +66,7 @@ def begin(function: Callable[[], T], large: bool) -> Callable[[], T]:
 
     Args:
         function: what to call. On Linux it may use data of any size, which the copy of this process has; elsewhere it is sent.
-            The result is sent back.
+            The result is sent back; arrays in it cannot be changed then.
         large: whether to start the process. If false, or on a machine with one processor, the call is made in this process by
             the returned function.
     """
@@ -82,13 +83,17 @@ def begin(function: Callable[[], T], large: bool) -> Callable[[], T]:
 
 
 def _send_result(function: Callable[[], Any], sender: Connection) -> None:
-    """Send the result of a call and None, or None and what it raised."""
+    """Send the result of a call and None, or None and what it raised; see `pickle.PickleBuffer`: arrays are not copied."""
     message: tuple[Any, BaseException | None]
     try:
         message = function(), None
     except BaseException as error:
         message = None, error
-    sender.send(message)
+    arrays: list[pickle.PickleBuffer] = []
+    content = pickle.dumps(message, protocol=5, buffer_callback=arrays.append)
+    sender.send_bytes(len(arrays).to_bytes(8, "little") + content)
+    for array in arrays:
+        sender.send_bytes(array.raw())
 
 
 def _result_of(receiver: Connection, process: multiprocessing.Process, _called: Callable[[], Any]) -> Any:
@@ -97,11 +102,13 @@ def _result_of(receiver: Connection, process: multiprocessing.Process, _called: 
     `_called` is kept until then: without it, memory that it shares with the process would be used again.
     """
     try:
-        result, error = receiver.recv()
+        content = receiver.recv_bytes()
+        arrays = [receiver.recv_bytes() for _ in range(int.from_bytes(content[:8], "little"))]
     except EOFError:
         process.join()
         raise RuntimeError(f"a process of this program ended with code {process.exitcode}") from None
     process.join()
+    result, error = pickle.loads(content[8:], buffers=arrays)
     if error is not None:
         raise error
     return result

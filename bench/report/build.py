@@ -107,7 +107,7 @@ def begin_report(
             others = list(report.cloud_figures())
             late = jobs.draw_all([*risks, *others], settings)
             files = report.write_tables()
-            drawn = [file for figure in [*late, *saved] for file in figure.files]  # few late ones: drawn by this process
+            drawn = [file for figure in [*late, *saved] for file in figure.files]  # few late ones are drawn here
             if others:
                 write_atomically(page, report.page([*first, *risks, *others]))
         return [page, *files, *drawn]

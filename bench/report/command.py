@@ -180,9 +180,10 @@ def write(request: ReportRequest, console: Console) -> None:
     long = {"trials": trials} if written else poses | {"trials": trials}
     written.append(aggregate.begin_csvs(long, csvs, rows))
     frames = aggregate.tables(loaded, criterion, trials)
+    short = {name: frame for name, frame in frames.items() if name not in ("poses", "trials")}
+    written.append(aggregate.begin_csvs(short, csvs, rows))
     errors = errors_by_group(frames, criterion)
     finish = begin_report(loaded, frames, errors, replay, options)
-    aggregate.write_csvs({name: frame for name, frame in frames.items() if name not in ("poses", "trials")}, csvs)
     for wait in written:
         wait()
     if request.parquet:

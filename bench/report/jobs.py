@@ -106,7 +106,7 @@ def _import_matplotlib() -> None:
 def _fix_labels(figure: Figure, renderer: Any) -> None:
     """Fix the places of the labels of axes, so that tick labels need not be measured again for every format."""
     for axes in figure.axes:
-        locate = axes.get_axes_locator()
+        locate: Any = axes.get_axes_locator()
         axes.apply_aspect(locate(axes, renderer) if locate else None)
     for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
         axis.get_tightbbox(renderer)  # updates the place of the label
@@ -136,7 +136,7 @@ def _save(figure: Figure, job: FigureJob) -> SavedFigure:
     if engine is not None:
         engine.execute(figure)  # with the renderer of the PNG, so that each text is measured once for both
     figure.set_layout_engine("none")
-    _fix_labels(figure, canvas.get_renderer())
+    _fix_labels(figure, canvas.get_renderer())  # type: ignore[no-untyped-call]
     canvas.print_png(png, metadata={"Software": None}, pil_kwargs=_PNG)  # type: ignore[no-untyped-call]
     no_metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     FigureCanvasSVG(figure).print_svg(svg, metadata=no_metadata)  # type: ignore[no-untyped-call]

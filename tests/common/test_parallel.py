@@ -7,6 +7,8 @@ import sys
 import time
 from functools import partial
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from common import parallel
@@ -36,6 +38,27 @@ def test_a_large_map_keeps_the_order_and_is_computed_elsewhere(monkeypatch, star
     assert list(parallel_map(divmod_of_7, range(40), True)) == [divmod(n, 7) for n in range(40)]
     assert begin(os.getpid, True)() != os.getpid()
     assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_arrays_frames_and_texts_come_back_from_a_process_as_they_are(monkeypatch, start):
+    if start not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"this system has no {start}")
+    monkeypatch.setattr(parallel, "START", start)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    frame, *arrays = begin(made_arrays, True)()
+    expected, *others = made_arrays()
+    pd.testing.assert_frame_equal(frame, expected)
+    for array, other in zip(arrays, others, strict=True):
+        assert array.dtype == other.dtype and array.shape == other.shape
+        np.testing.assert_array_equal(array, other)
+
+
+def made_arrays():
+    grid = np.arange(1_200_000.0).reshape(300, 4000)
+    texts = np.array(["a", None, "é\udce4"], dtype=object)
+    frame = pd.DataFrame({"x": [1.5, np.nan], "kind": pd.Categorical(["b", None]), "text": ["p", "q"]})
+    return frame, grid, np.asfortranarray(grid), grid[::2, ::3], np.zeros((0, 3)), np.int8([1]), texts
 
 
 def divmod_of_7(number):
