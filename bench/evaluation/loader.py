@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -177,14 +177,14 @@ _SEPARATOR = "\x1f"
 
 
 class _Rows(NamedTuple):
-    """Some outcomes: numbers (n,) of their texts among `keys` and `problems`, notes, measured values and poses (n, 16)."""
+    """Some outcomes: numbers (n,) of their texts among `keys` and `problems`, measured values, notes and poses (n, 16)."""
 
     key: NDArray[np.int32]
     keys: list[str]
     problem: NDArray[np.int32]
     problems: list[str]
-    notes: NDArray[np.object_]
     measured: NDArray[np.float64]
+    notes: NDArray[np.object_]
     poses: NDArray[np.float64]
 
 
@@ -192,53 +192,62 @@ def _outcomes(record: Path, large: bool) -> pd.DataFrame:
     """Read the outcomes, half of them in another process if there are many."""
     import pandas as pd
 
-    halves = _halves(record) if large else [_ALL]
+    halves = _parts(record, 2 if large else 1)
     others = parallel_map(partial(_read_outcomes, record), halves[1:], large)
     parts = [_read_outcomes(record, halves[0]), *others]
     key, keys = _joined((part.key, part.keys) for part in parts)
-    ids = _joined((part.problem, part.problems) for part in parts)
-    notes, measured, poses = (np.concatenate(column) for column in zip(*(part[4:] for part in parts), strict=True))
-    del parts
-    columns = _split(key, keys, ids)
+    columns = _split(key, keys, _joined((part.problem, part.problems) for part in parts))
     order = _order(columns)
     frame = pd.DataFrame(columns).take(order).reset_index(drop=True)
+    measured, notes, poses = (_in_place(arrays, order) for arrays in zip(*(part[4:] for part in parts), strict=True))
+    del parts
     for name, values in zip(_MEASURED, measured.T, strict=True):
-        frame[name] = values[order]
-    frame["notes"] = pd.Series(notes[order], dtype=object)  # pandas would copy a million texts into its own type
-    frame[POSE_COLUMNS] = pd.DataFrame(poses[order], columns=POSE_COLUMNS, copy=False)
-    return frame
+        frame[name] = values
+    frame["notes"] = pd.Series(notes, dtype=object)  # pandas would copy a million texts into its own type
+    return pd.concat([frame, pd.DataFrame(poses, columns=POSE_COLUMNS, copy=False)], axis=1)
 
 
-_ALL = (0, -1)
-"""First outcome and number of outcomes to read: all."""
+def _in_place(parts: Sequence[NDArray[Any]], order: NDArray[np.intp]) -> NDArray[Any]:
+    """Join arrays (n, ...) and sort their rows, with one copy."""
+    place = np.empty(len(order), np.intp)
+    place[order] = np.arange(len(order))
+    joined = np.empty((len(order), *parts[0].shape[1:]), parts[0].dtype)
+    for rows, part in zip(np.split(place, np.cumsum([len(part) for part in parts[:-1]])), parts, strict=True):
+        joined[rows] = part
+    return joined
 
 
-def _halves(record: Path) -> list[tuple[int, int]]:
-    """Return the first outcome of each half, counted from 0, and the number of outcomes to read from it on."""
+def _parts(record: Path, count: int) -> list[tuple[int, int]]:
+    """Return the first outcome of each of `count` parts, counted from 0, and the number of its outcomes."""
     with contextlib.closing(open_to_read(record)) as db:
-        (count,) = db.execute("SELECT COUNT(*) FROM outcomes").fetchone()
-    return [(0, count // 2), (count // 2, -1)]
+        (rows,) = db.execute("SELECT COUNT(*) FROM outcomes").fetchone()
+    starts = [rows * part // count for part in range(count + 1)]
+    return [(start, end - start) for start, end in itertools.pairwise(starts)]
 
 
 def _read_outcomes(record: Path, part: tuple[int, int]) -> _Rows:
-    """Read a part of the outcomes, given by its first one and by their number, -1 for all the others.
+    """Read a part of the outcomes, given by its first one and their number.
 
     SQLite joins the repetitive columns to one text, so that a row costs one table lookup, not twelve. Parts have no row
     numbers as limits, because the views by which records of earlier versions are read have none.
     """
     joined = f"printf('{_SEPARATOR.join(['%s'] * len(_REPEATED))}', {', '.join(_REPEATED)})"
-    keys, problems = _TextEncoder(), _TextEncoder()
-    parts = [(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, object), np.zeros((0, 3)), np.zeros((0, 16)))]
+    encoders = _TextEncoder(), _TextEncoder()
     start, count = part
-    query = f"SELECT {joined}, problem, notes, pose, {', '.join(_MEASURED)} FROM outcomes LIMIT {count} OFFSET {start}"
+    key, problem = np.empty((2, count), np.int32)
+    measured, notes, poses = np.empty((count, 3)), np.empty(count, object), np.empty((count, 16))
+    query = f"SELECT {joined}, problem, {', '.join(_MEASURED)}, notes, pose FROM outcomes LIMIT {count} OFFSET {start}"
+    end = 0
     with translate_errors(record):
-        for texts, ids, notes, poses, *measured in _read(record, query):
+        for texts, ids, *numbers, some_notes, blobs in _read(record, query):
+            rows = slice(end, end := end + len(texts))
+            key[rows], problem[rows] = encoders[0].encode(texts), encoders[1].encode(ids)
+            measured[rows] = np.array(numbers, dtype=np.float64).T  # SQLite stores NaN as NULL
             interned: dict[str, str] = {}  # of a chunk: a dictionary of a million different notes would be slow
-            kept = np.array(list(map(interned.setdefault, notes, notes)), dtype=object)
-            values = np.array(measured, dtype=np.float64).T  # SQLite stores NaN as NULL
-            parts.append((keys.encode(texts), problems.encode(ids), kept, values, _poses(poses)))
-    key, problem, *rest = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return _Rows(key, keys.words, problem, problems.words, *rest)
+            notes[rows] = list(map(interned.setdefault, some_notes, some_notes))
+            poses[rows] = _poses(blobs)
+    texts_of_rows = key[:end], encoders[0].words, problem[:end], encoders[1].words
+    return _Rows(*texts_of_rows, measured[:end], notes[:end], poses[:end])
 
 
 def _joined(parts: Iterable[tuple[NDArray[np.int32], list[str]]]) -> tuple[NDArray[np.int32], list[str]]:
