@@ -12,6 +12,8 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
+import numpy as np
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -66,7 +68,7 @@ def begin(function: Callable[[], T], large: bool) -> Callable[[], T]:
 
     Args:
         function: what to call. On Linux it may use data of any size, which the copy of this process has; elsewhere it is sent.
-            The result is sent back; arrays in it cannot be changed then.
+            The result is sent back.
         large: whether to start the process. If false, or on a machine with one processor, the call is made in this process by
             the returned function.
     """
@@ -83,7 +85,7 @@ def begin(function: Callable[[], T], large: bool) -> Callable[[], T]:
 
 
 def _send_result(function: Callable[[], Any], sender: Connection) -> None:
-    """Send the result of a call and None, or None and what it raised; see `pickle.PickleBuffer`: arrays are not copied."""
+    """Send the result of a call and None, or None and what it raised; see `_received`."""
     message: tuple[Any, BaseException | None]
     try:
         message = function(), None
@@ -91,9 +93,25 @@ def _send_result(function: Callable[[], Any], sender: Connection) -> None:
         message = None, error
     arrays: list[pickle.PickleBuffer] = []
     content = pickle.dumps(message, protocol=5, buffer_callback=arrays.append)
-    sender.send_bytes(len(arrays).to_bytes(8, "little") + content)
-    for array in arrays:
-        sender.send_bytes(array.raw())
+    parts = [memoryview(content), *(array.raw() for array in arrays)]
+    with open(sender.fileno(), "wb", closefd=False) as file:
+        pickle.dump([part.nbytes for part in parts], file)
+        for part in parts:
+            file.write(part)
+
+
+def _received(receiver: Connection) -> Any:
+    """Receive an object, first the sizes of what follows, then its pickle, then its arrays, which are read where they remain.
+
+    Raises:
+        EOFError: the sender ended before.
+    """
+    with open(receiver.fileno(), "rb", closefd=False) as file:
+        parts = [np.empty(size, np.uint8) for size in pickle.load(file)]
+        for part in parts:
+            if file.readinto(part.data) < len(part):
+                raise EOFError
+    return pickle.loads(parts[0].data, buffers=parts[1:])
 
 
 def _result_of(receiver: Connection, process: multiprocessing.Process, _called: Callable[[], Any]) -> Any:
@@ -102,13 +120,11 @@ def _result_of(receiver: Connection, process: multiprocessing.Process, _called: 
     `_called` is kept until then: without it, memory that it shares with the process would be used again.
     """
     try:
-        content = receiver.recv_bytes()
-        arrays = [receiver.recv_bytes() for _ in range(int.from_bytes(content[:8], "little"))]
+        result, error = _received(receiver)
     except EOFError:
         process.join()
         raise RuntimeError(f"a process of this program ended with code {process.exitcode}") from None
     process.join()
-    result, error = pickle.loads(content[8:], buffers=arrays)
     if error is not None:
         raise error
     return result

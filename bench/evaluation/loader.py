@@ -20,6 +20,7 @@ from bench.storage import evaluation_points
 from bench.storage.database import open_to_read, translate_errors
 from bench.storage.seeds import split_seed
 from common.errors import InputError
+from common.garbage import uncollected
 from common.moments import Moments
 from common.parallel import parallel_map
 
@@ -71,7 +72,7 @@ def load_run(record: Path, run: dict[str, Any]) -> RunData:
         InputError: the file is not the results database of a run.
     """
     try:
-        with translate_errors(record):
+        with translate_errors(record), uncollected():
             large = record.stat().st_size > LARGE
             clouds = parallel_map(_problems, [record.absolute()], large)
             outcomes, stages = _outcomes(record.absolute(), large), _stages(record)
