@@ -24,7 +24,7 @@ DPI = 200
 """Resolution of PNGs, and of rasterised clouds in SVGs and PDFs."""
 FORMATS = ("png", "svg", "pdf", "txt")
 """Suffixes of the files of a figure; the text is its caption."""
-_PNG = {"compress_level": 3}
+COMPRESSION = 3
 """Level of compression of PNGs: files are some percent larger than at the default level, in half the time."""
 MAX_SERIAL_FIGURES = 10
 """Number of figures above which they are drawn by several processes."""
@@ -119,6 +119,18 @@ def _fix_labels(figure: Figure, renderer: Any) -> None:
             tick.label2.set_in_layout(False)
 
 
+def _png(canvas: Any) -> bytes:
+    """Draw a figure as PNG, without transparency unless a style file has made the figure transparent."""
+    import numpy as np
+    from PIL import Image
+
+    canvas.draw()
+    pixels, content = np.asarray(canvas.buffer_rgba()), io.BytesIO()
+    mode = "RGB" if (pixels[..., 3] == 255).all() else "RGBA"
+    Image.fromarray(pixels).convert(mode).save(content, "png", dpi=(DPI, DPI), compress_level=COMPRESSION)
+    return content.getvalue()
+
+
 def _save(figure: Figure, job: FigureJob) -> SavedFigure:
     """Write the files of a figure; equal data give equal bytes.
 
@@ -130,21 +142,21 @@ def _save(figure: Figure, job: FigureJob) -> SavedFigure:
 
     for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) if not axis.get_label_text()):
         axis.set_label_coords(0.5, 0.5)  # else the place of a label is computed, though it is empty
-    png, svg, pdf = io.BytesIO(), io.StringIO(), io.BytesIO()
+    svg, pdf = io.StringIO(), io.BytesIO()
     figure.dpi, canvas = DPI, FigureCanvasAgg(figure)
     engine = figure.get_layout_engine()
     if engine is not None:
         engine.execute(figure)  # with the renderer of the PNG, so that each text is measured once for both
     figure.set_layout_engine("none")
     _fix_labels(figure, canvas.get_renderer())  # type: ignore[no-untyped-call]
-    canvas.print_png(png, metadata={"Software": None}, pil_kwargs=_PNG)  # type: ignore[no-untyped-call]
+    png = _png(canvas)
     no_metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     FigureCanvasSVG(figure).print_svg(svg, metadata=no_metadata)  # type: ignore[no-untyped-call]
     nothing = dict.fromkeys(("CreationDate", "Creator", "Producer"))
     figure.dpi = DPI  # `print_svg` leaves it at 72
     FigureCanvasPdf(figure).print_pdf(pdf, metadata=nothing)  # type: ignore[no-untyped-call]
     text = fonts.without_own_name(svg.getvalue())
-    contents: tuple[str | bytes, ...] = (png.getvalue(), text, pdf.getvalue(), job.text)
+    contents: tuple[str | bytes, ...] = (png, text, pdf.getvalue(), job.text)
     files = tuple(
         write_atomically(job.stem.with_name(f"{job.stem.name}.{end}"), content)
         for end, content in zip(FORMATS, contents, strict=True)

@@ -5,11 +5,13 @@ import io
 import re
 from pathlib import Path
 
+import matplotlib
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from bench.report import jobs
+from bench.report import fonts, jobs, style
 from bench.report.jobs import FORMATS, FigureJob
 from bench.report.style import Drawing
 
@@ -73,3 +75,40 @@ def test_equal_figures_are_equal_bytes_of_200_dpi(tmp_path):
     for one, other in zip(first.files, second.files, strict=True):
         assert one.read_bytes() == other.read_bytes() and "2026" not in one.read_bytes().decode("latin-1")
     assert Image.open(first.files[0]).size == (400, 400)
+
+
+def _map_with_colour_bar():
+    figure = Figure(figsize=(5, 3), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    left.plot([0, 1, 2], [3.0, 1234.5, 2.0])
+    left.set(xlabel="an x label", ylabel="a y label")
+    right.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False)
+    figure.colorbar(right.imshow([[1, 2], [3, 4]], aspect="auto"), ax=right).set_label("colours")
+    figure.suptitle("A title")
+    return figure
+
+
+def _places_of_texts(svg):
+    found = re.findall(r'<text style="[^"]*" ([^>]*)>([^<]+)</text>', svg)
+    return [(text, [float(number) for number in re.findall(r"-?\d+\.?\d*", place)]) for place, text in found]
+
+
+def test_labels_are_placed_as_by_matplotlib_itself(tmp_path):
+    """In all formats, though they are measured once."""
+    _job(tmp_path)._replace(make=_map_with_colour_bar).draw(Drawing())
+    with matplotlib.rc_context(style.RC | fonts.settings()):
+        for end in ("png", "svg"):
+            _map_with_colour_bar().savefig(tmp_path / f"own.{end}", dpi=jobs.DPI)
+    ours, own = (np.asarray(Image.open(tmp_path / name).convert("RGB")) for name in ("f.png", "own.png"))
+    np.testing.assert_array_equal(ours, own)
+    ours, own = (_places_of_texts((tmp_path / name).read_text()) for name in ("f.svg", "own.svg"))
+    assert [text for text, _ in ours] == [text for text, _ in own] and len(ours) > 15
+    for (text, place), (_, other) in zip(ours, own, strict=True):
+        np.testing.assert_allclose(place, other, atol=1.0, err_msg=text)
+
+
+@pytest.mark.parametrize("colour, mode", [("white", "RGB"), ("none", "RGBA"), ("#ff000080", "RGBA")])
+def test_pngs_are_transparent_only_if_the_figure_is(tmp_path, colour, mode):
+    (tmp_path / "own.mplstyle").write_text(f"figure.facecolor: {colour.removeprefix('#')}\n")
+    _job(tmp_path).draw(Drawing(sheet=tmp_path / "own.mplstyle"))
+    assert Image.open(tmp_path / "f.png").mode == mode
