@@ -308,7 +308,7 @@ def _is_one_place(rows: Columns) -> bool:
 
 def _devices(devices: Iterable[Any]) -> str:
     """Return the name of the device of some times, or of all their devices."""
-    return ", ".join(sorted({*map(str, devices)}))
+    return ", ".join(sorted(map(str, set(devices))))
 
 
 def _over_repeats(
