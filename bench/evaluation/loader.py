@@ -74,8 +74,11 @@ def load_run(record: Path, run: dict[str, Any]) -> RunData:
     try:
         with translate_errors(record), uncollected():
             large = record.stat().st_size > LARGE
-            clouds = parallel_map(_problems, [record.absolute()], large)
-            outcomes, stages = _outcomes(record.absolute(), large), _stages(record)
+            parts = _read_parts(record.absolute(), large)
+            clouds = parallel_map(
+                _problems, [record.absolute()], large
+            )  # after the outcomes: it has a problem for each
+            outcomes, stages = _outcomes(parts), _stages(record)
             problems, scenes, information = next(clouds)
     except InputError:
         raise
@@ -189,19 +192,23 @@ class _Rows(NamedTuple):
     poses: NDArray[np.float64]
 
 
-def _outcomes(record: Path, large: bool) -> pd.DataFrame:
+def _read_parts(record: Path, large: bool) -> list[_Rows]:
     """Read the outcomes, half of them in another process if there are many."""
+    first, *others = _parts(record, 2 if large else 1)
+    rest = parallel_map(partial(_read_outcomes, record), others, large)
+    return [_read_outcomes(record, first), *rest]
+
+
+def _outcomes(parts: list[_Rows]) -> pd.DataFrame:
+    """Join and sort parts of the outcomes; the list is emptied, since their memory is needed."""
     import pandas as pd
 
-    halves = _parts(record, 2 if large else 1)
-    others = parallel_map(partial(_read_outcomes, record), halves[1:], large)
-    parts = [_read_outcomes(record, halves[0]), *others]
     key, keys = _joined((part.key, part.keys) for part in parts)
     columns = _split(key, keys, _joined((part.problem, part.problems) for part in parts))
     order = _order(columns)
     frame = pd.DataFrame(columns).take(order).reset_index(drop=True)
     measured, notes, poses = (_in_place(arrays, order) for arrays in zip(*(part[4:] for part in parts), strict=True))
-    del parts
+    parts.clear()
     for name, values in zip(_MEASURED, measured.T, strict=True):
         frame[name] = values
     frame["notes"] = pd.Series(notes, dtype=object)  # pandas would copy a million texts into its own type

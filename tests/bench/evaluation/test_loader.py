@@ -2,6 +2,7 @@
 
 import contextlib
 import sqlite3
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -67,6 +68,31 @@ def test_the_order_of_the_rows_of_a_record_has_no_effect(tmp_path):
     for name in ("problems", "outcomes"):
         pd.testing.assert_frame_equal(getattr(there, name), getattr(here, name))
     assert np.array_equal(there.scenes.truth, here.scenes.truth) and there.information.keys() == here.information.keys()
+
+
+@pytest.mark.parametrize("limit", [10**9, 0])
+def test_problems_stored_while_a_record_is_read_are_in_what_was_read(tmp_path, monkeypatch, limit):
+    """A report may be made while its run goes on: each outcome has its problem."""
+    run = as_loaded(*synthetic_run(n=8, sizes=(256,), methods=("deepgmr",)))
+    write_record(run, tmp_path)
+    record, aside = tmp_path / "record.sqlite", ("problems", "outcomes")
+    last = run.problems["problem"].iloc[-1]
+    with contextlib.closing(sqlite3.connect(record)) as db, db:
+        for table in aside:
+            db.execute(f"CREATE TABLE later_{table} AS SELECT * FROM {table} WHERE problem = ?", (last,))
+            db.execute(f"DELETE FROM {table} WHERE problem = ?", (last,))
+
+    def store_meanwhile(read, *arguments):
+        result = read(*arguments)
+        with contextlib.closing(sqlite3.connect(record)) as db, db:
+            for table in aside:
+                db.execute(f"INSERT INTO {table} SELECT * FROM later_{table}")
+        return result
+
+    monkeypatch.setattr(loader, "LARGE", limit)
+    monkeypatch.setattr(loader, "_read_parts", partial(store_meanwhile, loader._read_parts))
+    read = loader.load_run(record, run.run)
+    assert last in read.problems["problem"].to_list() and last not in read.outcomes["problem"].to_list()
 
 
 def parts_of(by):
