@@ -109,9 +109,9 @@ def _fix_labels(figure: Figure, renderer: Any) -> None:
         locate: Any = axes.get_axes_locator()
         axes.apply_aspect(locate(axes, renderer) if locate else None)
     for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
-        axis.get_tightbbox(renderer)  # updates the place of the label
         label = axis.label
         if label.get_text():
+            axis.get_tightbbox(renderer)  # updates the place of the label
             place = label.get_transform().transform(label.get_position())
             axis.set_label_coords(*axis.axes.transAxes.inverted().transform(place))
         for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()):
