@@ -57,7 +57,7 @@ def add_cells(axes: Axes, cells: Sequence[Cell], size: float) -> None:
 
         def __init__(self) -> None:
             super().__init__()
-            self.cells = cells
+            self.cells, self.size = cells, size
             self.set_in_layout(False)
 
         def draw(self, renderer: Any) -> None:

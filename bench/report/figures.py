@@ -27,6 +27,7 @@ from bench.report.panels import (
     label_points,
     left_out,
     lines_of_row,
+    more_lines,
     new_figure,
     put_title,
     set_log_ticks,
@@ -199,9 +200,11 @@ def _recall_time(rows: list[Row], advice: Recommendation, criterion: Convention,
     from matplotlib.figure import Figure
 
     width = style.figure_width()
-    figure = Figure(figsize=(width, 0.2 * width + 2.3), dpi=72)
-    left, bottom = 0.5 / width, 0.62 / (0.2 * width + 2.3)
-    axes = figure.add_axes((left, bottom, 0.98 - left, 0.86 - bottom))
+    above, below = more_lines(where, note, width)
+    plain, left, bottom = 0.2 * width + 2.3, 0.5 / width, 0.62 + below
+    height = plain + above + below
+    figure = Figure(figsize=(width, height), dpi=72)
+    axes = figure.add_axes((left, bottom / height, 0.98 - left, (0.86 * plain - 0.62) / height))
     ms = {m: max(t, 1e-3) for m, t in advice.ms.items()}
     for row in rows:
         x, y, lines = ms[str(row["method"])], row["recall"], lines_of_row(row)
@@ -268,17 +271,16 @@ def _categories(table: CategoryTable, criterion: Convention, where: str, note: s
     figure, ((axes,),) = new_figure(1, 1, height)
     shades = matplotlib.colormaps["PuBu"].with_extremes(bad="#dddddd")
     image = axes.imshow(mean, cmap=shades, vmin=0, vmax=1, aspect="auto")
-    size = min(6.0, 0.72 * 72 * style.figure_width() / max(columns, 1) / 3.0)
     cells = []
     for i, j in np.ndindex(rows, columns):
         text = style.number(float(mean[i, j]), 2) + ("*" if table.partly.iat[i, j] else "")
         weight = "bold" if table.best.iat[i, j] else "normal"
         cells.append(Cell(j, i, text, "#ffffff" if mean[i, j] > 0.6 else "#111111", weight))
-    add_cells(axes, cells, size)
     names = [style.label(str(m), 22) for m in table.mean.columns]
     axes.set_xticks(range(columns), names, rotation=40, ha="left", rotation_mode="anchor", fontsize=6.5)
     labels = [f"{style.label(str(c), 24)}  n {n}" for c, n in table.problems.items()]
     axes.set_yticks(range(rows), labels, fontsize=6)
+    add_cells(axes, cells, _number_size(cells, labels, columns))
     axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
     axes.grid(False)
     axes.spines[:].set_visible(False)
@@ -287,3 +289,10 @@ def _categories(table: CategoryTable, criterion: Convention, where: str, note: s
     bar.outline.set_visible(False)
     put_title(figure, f"Mean {criterion.label} by category, the hardest first", where, note)
     return figure
+
+
+def _number_size(cells: list[Cell], labels: list[str], columns: int) -> float:
+    """Return the size in points at which the longest number of a heat map fits in a column, 6 at most."""
+    room = 72 * style.figure_width() - 3.6 * max(map(len, labels), default=0) - 75  # beside labels and colour bar
+    longest = max((len(cell.text) for cell in cells), default=1)
+    return min(6.0, room / max(columns, 1) / (0.64 * longest + 0.3))

@@ -17,7 +17,7 @@ from bench.isolation.protocol import Limits, MethodSetup
 from bench.planning.tasks import domain_of
 from bench.report import style
 from bench.report.jobs import FigureJob
-from bench.report.panels import put_title
+from bench.report.panels import is_narrow, more_lines, put_title
 from bench.report.qualitative import choose, project
 from bench.report.ranking import GroupKey, select_group
 from bench.report.replay import ProblemReplay, upright
@@ -131,8 +131,9 @@ def _draw_mixtures(rows: list[MixtureRow], method: str) -> Figure:
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 
-    side = (style.figure_width() - 0.4) / len(HEADS)
-    figure = Figure(figsize=(style.figure_width(), 0.8 * side * len(rows) + 0.7), layout="constrained")
+    width = style.figure_width()
+    side, above = (width - 0.4) / len(HEADS), more_lines(method, "", width)[0] + (0.2 if is_narrow() else 0)
+    figure = Figure(figsize=(width, 0.8 * side * len(rows) + 0.7 + above), layout="constrained")
     cells = figure.subplots(len(rows), len(HEADS), squeeze=False)
     for line, row in zip(cells, rows, strict=True):
         colours = colormaps["turbo"](np.linspace(0.03, 0.97, len(row.mixtures[0].weights)))
@@ -147,9 +148,10 @@ def _draw_mixtures(rows: list[MixtureRow], method: str) -> Figure:
             _outlines(axes, mixture, heaviest, middle, colours)
         for axes in line:
             style.frame_picture(axes, reach)
-        line[0].set_ylabel(style.label(row.name.split("\n")[0], 16) + "\n" + row.name.split("\n")[-1], fontsize=7)
+        name, number = row.name.split("\n")
+        line[0].set_ylabel(style.label(name, min(16, int(12 * side))) + "\n" + number, fontsize=7)
     for axes, head in zip(cells[0], HEADS, strict=True):
-        axes.set_title(head, fontsize=8, loc="center")
+        axes.set_title(head.replace(" ", "\n") if is_narrow() else head, fontsize=8, loc="center")
     put_title(figure, "Latent Gaussians", method)
     return figure
 

@@ -87,19 +87,34 @@ def new_figure(rows: int, columns: int, height: float, **settings: Any) -> tuple
     return figure, figure.subplots(rows, columns, squeeze=False, **settings)
 
 
+TITLE, NOTE = 8.5, 6.5
+"""Sizes of a figure's title and of its note in points."""
+
+
 def put_title(figure: Figure, what: str, where: str, note: str = "") -> None:
     """Write what is shown above the panels, of which problems below it, and a note at the bottom."""
-    wrapped = _wrapped(where, figure.get_figwidth(), 7)
-    figure.suptitle(what + "\n" + wrapped, x=0.005, ha="left", fontsize=8.5)
+    width = figure.get_figwidth()
+    figure.suptitle(what + "\n" + wrapped(where, width, TITLE), x=0.005, ha="left", fontsize=TITLE)
     if note:
-        figure.supxlabel(_wrapped(note, figure.get_figwidth(), 6.5), x=0.005, ha="left", fontsize=6.5, color=style.SOFT)
+        figure.supxlabel(wrapped(note, width, NOTE), x=0.005, ha="left", fontsize=NOTE, color=style.SOFT)
 
 
-def _wrapped(text: str, width: float, size: float) -> str:
-    """Wrap a text to the width of a figure in inches, by the mean width of a character of a size in points."""
+def more_lines(where: str, note: str, width: float) -> tuple[float, float]:
+    """Return the heights in inches of the lines of a title beyond two and of those of a note beyond one; see `put_title`."""
+    above, below = (wrapped(text, width, size).count("\n") * size for text, size in ((where, TITLE), (note, NOTE)))
+    return 1.2 * above / 72, 1.2 * below / 72
+
+
+def wrapped(text: str, width: float, size: float) -> str:
+    """Wrap a text to a width in inches, by the mean width of a character of a size in points."""
     import textwrap
 
-    return "\n".join(textwrap.wrap(style.label(text, len(text)), max(20, int(width * 72 / (0.52 * size)))))
+    return "\n".join(textwrap.wrap(style.label(text, len(text)), max(20, int(width * 72 / (0.58 * size)))))
+
+
+def is_narrow() -> bool:
+    """Return whether a figure is too narrow for two panels with labels side by side."""
+    return columns_of(2) < 2
 
 
 def lines_of_row(row: Row) -> dict[str, Any]:

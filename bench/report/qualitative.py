@@ -13,7 +13,7 @@ from bench.evaluation.conventions import Convention
 from bench.evaluation.loader import RunData
 from bench.report import style
 from bench.report.jobs import FigureJob
-from bench.report.panels import put_title
+from bench.report.panels import is_narrow, more_lines, put_title
 from bench.report.ranking import GroupKey, group_title, select_group
 from bench.report.recommendation import Recommendation
 from bench.report.replay import ProblemReplay, poses_of, subsample, upright
@@ -30,11 +30,13 @@ ROWS = 5
 """Problems in a grid."""
 SHOWN = 700
 """Points of a cloud that are drawn."""
+SMALLEST = 0.65
+"""Smallest width of a panel of a single problem in inches."""
 
 CAPTION = (
-    "Rows: the problems on which methods disagree most, of different categories if possible. Columns: the best methods of each "
-    "kind. Grey: target. Colour: source, before (input) and after it was moved by the pose of the column's method. The number "
-    "is the error; ×: no pose. All seen from the same direction, objects upright. Controls are left out."
+    "The problems on which methods disagree most, of different categories if possible, and the best methods of each kind. "
+    "Grey: target. Colour: source, before (input) and after it was moved by the pose of the method. The number is the error; "
+    "×: no pose. All seen from the same direction, objects upright. Controls are left out."
 )
 
 
@@ -44,6 +46,19 @@ class Panel(NamedTuple):
     source: NDArray[np.float64] | None
     target: NDArray[np.float64]
     text: str
+
+
+class GridRow(NamedTuple):
+    """A problem: category and number in two lines, its panels with the input first, and the source (n, 3) at the true pose."""
+
+    name: str
+    panels: list[Panel]
+    aligned: NDArray[np.float64]
+
+    @property
+    def short_name(self) -> str:
+        """Name in one line."""
+        return self.name.replace("\n", " ")
 
 
 def grids_of(
@@ -64,24 +79,20 @@ def grids_of(
         rows = group_records(frames["summary"], group)
         names = best_of_each_kind(rows, recommended[group])
         here = here[here["method"].isin(names)]
-        lines = [
-            panels_of(loaded, here[here["problem"] == p], names, criterion, replay)
-            for p in choose(here, criterion, ROWS)
-        ]
-        shown = [(name, panels) for name, panels in lines if panels]
-        if shown:
+        chosen = (here[here["problem"] == p] for p in choose(here, criterion, ROWS))
+        if shown := list(filter(None, (row_of(loaded, own, names, criterion, replay) for own in chosen))):
             count = sum(bool(r["problems"]) and r["kind"] != "control" for r in rows)
             note = f"{len(names)} of {count} methods shown: the best of each kind" if len(names) < count else ""
             yield _grid_job(shown, names, note, group, replay.licence(group[0]), folder)
 
 
 def _grid_job(
-    shown: list[tuple[str, list[Panel]]], names: list[str], note: str, group: GroupKey, licence: str, folder: Path
+    shown: list[GridRow], names: list[str], note: str, group: GroupKey, licence: str, folder: Path
 ) -> FigureJob:
     where, caption = group_title(group), f"{CAPTION} Data: {licence}."
     errors = "; ".join(
-        f"{name.replace(chr(10), ' ')}: " + ", ".join(f"{m} {p.text}" for m, p in zip(names, panels[1:], strict=True))
-        for name, panels in shown
+        f"{row.short_name}: " + ", ".join(f"{m} {p.text}" for m, p in zip(names, row.panels[1:], strict=True))
+        for row in shown
     )
     stem = folder / f"grid_{style.slug(*group)}"
     title = f"Aligned clouds · {where}"
@@ -103,14 +114,14 @@ def choose(trials: pd.DataFrame, criterion: Convention, most: int) -> list[str]:
     return [str(p) for p in turn.sort_values(kind="stable").index[:most]]
 
 
-def panels_of(
+def row_of(
     loaded: RunData, trials: pd.DataFrame, methods: list[str], criterion: Convention, replay: ProblemReplay
-) -> tuple[str, list[Panel]]:
-    """Return the name of a problem and its panels: the input, then one per method; no panels without clouds."""
+) -> GridRow | None:
+    """Return the panels of a problem: the input, then one per method; None without clouds."""
     name = str(trials["problem"].iloc[0])
     problem = replay.problem(name)
     if problem is None:
-        return name, []
+        return None
     source, target = (subsample(c, SHOWN).astype(np.float64) for c in (problem.source, problem.target))
     up = upright(problem)
     poses = dict(zip(map(str, trials["method"]), poses_of(loaded, trials), strict=True))
@@ -121,37 +132,56 @@ def panels_of(
         moved = move(up @ T, source) if T is not None and np.isfinite(T).all() else None
         text = "not run" if method not in poses else style.number(float(errors[method])).replace("∞", "×")
         panels.append(Panel(moved, panels[0].target, text))
-    return f"{problem.tags['category']}\n{name.rsplit('/', 1)[-1]}", panels
+    label = f"{problem.tags['category']}\n{name.rsplit('/', 1)[-1]}"
+    return GridRow(label, panels, move(up @ problem.T_target_source, source))
 
 
-def draw_grid(rows: list[tuple[str, list[Panel]]], methods: list[str], where: str, note: str) -> Figure:
-    """Draw panels by problem and method; the first of each row is the input."""
+def draw_grid(rows: list[GridRow], methods: list[str], where: str, note: str) -> Figure:
+    """Draw panels by problem and method, the input first.
+
+    A row is a problem, or a method where figures are narrow; the panels of a single problem take as many rows as they need.
+    """
     from matplotlib.figure import Figure
 
-    columns, width = 1 + len(methods), style.figure_width()
-    side = (width - 0.4) / columns
-    figure = Figure(figsize=(width, (0.9 * side + 0.12) * len(rows) + 0.75), layout="constrained")
-    cells = figure.subplots(len(rows), columns, squeeze=False, gridspec_kw={"hspace": 0.02})
-    for line, (name, panels) in zip(cells, rows, strict=True):
-        whole = np.concatenate(
-            [p.source if p.source is not None else p.target for p in panels[:1]] + [panels[0].target]
-        )
-        middle = panels[0].target.mean(axis=0)
-        reach = max(float(np.abs(project(panels[0].target - middle)).max()), 1e-9) * 1.25
-        for axes, panel in zip(line, panels, strict=True):
-            _draw_panel(axes, panel, middle, reach)
-        radius = float(np.abs(project(whole - middle)).max()) * 1.05
-        limits = (-max(radius, reach), max(radius, reach))
-        line[0].set(xlim=limits, ylim=limits)
-        line[0].set_ylabel(style.label(name.split("\n")[0], 14) + "\n" + name.split("\n")[-1], fontsize=6)
-    for axes, head in zip(cells[0], ["input", *methods], strict=True):
-        axes.set_title(_in_two_lines(head, int(side * 72 / 3.4)), fontsize=6.5, loc="center")
+    width, heads, single = style.figure_width(), ["input", *methods], len(rows) == 1
+    turned = is_narrow() and 1 < len(rows) < len(heads)
+    down = -(-len(heads) // int(width // SMALLEST)) if single else len(heads) if turned else len(rows)
+    across = -(-len(heads) * len(rows) // down)
+    side, more = (width - 0.4) / across, sum(more_lines(where, note, width)) + (0.25 * (down - 1) if single else 0)
+    figure = Figure(figsize=(width, (0.9 * side + 0.12) * down + 0.75 + more), layout="constrained")
+    cells = figure.subplots(down, across, squeeze=False, gridspec_kw={"hspace": 0.12 if single else 0.02})
+    used = cells.ravel()[: len(rows) * len(heads)]
+    for line, row in zip([used] if single else cells.T if turned else cells, rows, strict=True):
+        _draw_row(line, row)
+    for axes in cells.ravel()[len(used) :]:
+        axes.set_axis_off()
+    beside, above = (heads, [row.name for row in rows]) if turned else ([row.name for row in rows], heads)
+    for axes, text in zip(cells[:, 0], beside, strict=not single):
+        axes.set_ylabel(_in_two_lines(text, int(18 * side)), fontsize=6)
+    for axes, text in zip(used if single else cells[0], above, strict=True):
+        axes.set_title(_in_two_lines(text, int(16 * side)), fontsize=6.5, loc="center")
     put_title(figure, "Aligned clouds", where, note)
     return figure
 
 
+def _draw_row(line: NDArray[Any], row: GridRow) -> None:
+    """Draw the panels of a problem to the same scale; that of the input is smaller if its source is far away."""
+    middle = row.panels[0].target.mean(axis=0)
+    target, aligned, given = (
+        float(np.abs(project(cloud - middle)).max()) if cloud is not None else 0.0
+        for cloud in (row.panels[0].target, row.aligned, row.panels[0].source)
+    )
+    reach = max(1.25 * target, 1.05 * aligned, 1e-9)
+    for axes, panel in zip(line, row.panels, strict=True):
+        _draw_panel(axes, panel, middle, reach)
+    limits = (-max(1.05 * given, reach), max(1.05 * given, reach))
+    line[0].set(xlim=limits, ylim=limits)
+
+
 def _in_two_lines(name: str, most: int) -> str:
-    """Break a name of more than `most` characters at a separator."""
+    """Break a name of more than `most` characters at its line break, or else at a separator, and shorten both lines."""
+    if "\n" in name:
+        return "\n".join(style.label(line, most) for line in name.split("\n"))
     if len(name) <= most:
         return style.label(name)
     breaks = [i for i, letter in enumerate(name[: most + 1]) if letter in "_+[ "]

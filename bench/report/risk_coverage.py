@@ -13,7 +13,7 @@ from bench.evaluation.conventions import Convention
 from bench.evaluation.loader import RunData
 from bench.report import style
 from bench.report.jobs import FigureJob
-from bench.report.panels import LineEnd, label_ends, lines_of_row, new_figure, put_title
+from bench.report.panels import LineEnd, label_ends, lines_of_row, new_figure, put_title, wrapped
 from bench.report.ranking import GROUP_KEY_COLUMNS, GroupKey, below_floor, group_title, named_rows, select_group
 
 if TYPE_CHECKING:
@@ -105,7 +105,8 @@ def risks_of(
 
 def _risk_figure(risks: list[tuple[Mapping[Any, Any], Risk]], criterion: Convention, where: str) -> Figure:
     figure, ((axes,),) = new_figure(1, 1, 2.6)
-    axes.set(xlim=(0, 1), ylim=(-0.01, 1), xlabel="share of problems accepted, the most confident answers first")
+    label = "share of problems accepted, the most confident answers first"
+    axes.set(xlim=(0, 1), ylim=(-0.01, 1), xlabel=wrapped(label, style.figure_width() - 1.1, 8))
     axes.set_ylabel(
         "share of accepted answers\nthat are wrong" + (f" ({criterion.recall_label})" if criterion.limits else "")
     )

@@ -16,7 +16,7 @@ from bench.report import style
 from bench.report.embed import script_json
 from bench.report.failure_cases import describe_pair, encode_clouds
 from bench.report.jobs import FigureJob
-from bench.report.qualitative import CAPTION, draw_grid, panels_of
+from bench.report.qualitative import CAPTION, draw_grid, row_of
 from bench.report.ranking import GROUP_KEY_COLUMNS, errors_of, select_group
 from bench.report.recommendation import recommend
 from bench.report.replay import ProblemReplay, poses_of
@@ -57,12 +57,12 @@ def write_view(
     here = here[here["repeat"] == here["repeat"].min()]
     here = here[here["method"].isin(methods)] if methods else here[here["kind"] != "control"]
     names = list(methods) or _selected(loaded, trials, here, criterion)
-    title, panels = panels_of(loaded, here, names, criterion, replay)
-    if not panels:
+    row = row_of(loaded, here, names, criterion, replay)
+    if row is None:
         reason = replay.missing.get(replay.key(name).dataset, "its clouds cannot be generated")
         raise InputError(f"{name}: {reason}")
     make_folder(folder)
-    stem, drawn = folder / style.slug(name), (([(title, panels)], names, name, ""))
+    stem, drawn = folder / style.slug(name), ([row], names, name, "")
     job = FigureJob(draw_grid, drawn, "grid", f"Aligned clouds · {name}", CAPTION, stem)
     with style.drawing(style.Drawing(tuple(run))):
         picture = job.draw(style.Drawing(tuple(run)))

@@ -21,6 +21,7 @@ from bench.report.panels import (
     ceiling_of,
     columns_of,
     draw_ceiling,
+    is_narrow,
     kind_panels,
     label_ends,
     label_lowest,
@@ -30,6 +31,7 @@ from bench.report.panels import (
     new_figure,
     put_title,
     set_log_ticks,
+    wrapped,
 )
 from bench.report.ranking import GroupKey, Ranking, group_title, groups_of, select_group
 from bench.report.tables import group_records
@@ -196,8 +198,9 @@ def _trend_figure(
     for panel, (_, right) in zip(panels, cells, strict=False):
         label_ends(right, _mean_ends(data, panel), 0.62 * HEIGHT)
     for axes in cells[-1]:
-        axes.set_xlabel(trend.label)
-        axes.tick_params(axis="x", labelsize=6 if len(trend.ticks) < 7 else 5)
+        axes.set_xlabel(wrapped(trend.label, style.figure_width() / 2 - 0.45, 8))
+        size = 6 if len(trend.ticks) < 7 else 5
+        axes.tick_params(axis="x", labelsize=size, labelrotation=90 if is_narrow() else 0)
     put_title(figure, f"Recall and error against {trend.label.split(' (')[0]}", where, note)
     return figure
 
@@ -206,7 +209,7 @@ def _set_up_x(axes: Axes, trend: Trend) -> None:
     if trend.log:
         axes.set_xscale("log")
         axes.minorticks_off()
-    axes.set_xticks(trend.ticks, trend.texts)
+    axes.set_xticks(trend.ticks, [text.replace("\n", ", ") for text in trend.texts] if is_narrow() else trend.texts)
 
 
 def _draw_trend(left: Axes, right: Axes, own: pd.DataFrame, lines: dict[str, Any]) -> None:

@@ -108,11 +108,11 @@ def test_the_methods_of_a_panel_on_few_problems_are_faint():
     assert panels.lines_of_row(row | {"distinct_problems": 3})["alpha"] == style.FAINT
 
 
-@pytest.mark.parametrize(("width", "size", "most"), [(7.16, 7, 141), (3.5, 6.5, 74), (0.5, 7, 20)])
+@pytest.mark.parametrize(("width", "size", "most"), [(7.16, 7, 126), (3.5, 6.5, 66), (0.5, 7, 20)])
 def test_texts_are_wrapped_to_the_width_of_the_figure(width, size, most):
-    lines = panels._wrapped("word " * 80, width, size).split("\n")
+    lines = panels.wrapped("word " * 80, width, size).split("\n")
     assert all(len(line) <= most for line in lines) and max(map(len, lines)) > most - 5
-    assert panels._wrapped("a $b$", width, size) == r"a \$b\$"
+    assert panels.wrapped("a $b$", width, size) == r"a \$b\$"
 
 
 @pytest.mark.parametrize("note", ["", "a note"])

@@ -11,11 +11,12 @@ from bench.evaluation.conventions import CONVENTIONS
 from bench.planning.catalog import Catalog
 from bench.report import qualitative, style
 from bench.report.gaussians import MixtureRow, _draw_mixtures, _mixture_row
-from bench.report.qualitative import SHOWN, Panel, choose, draw_grid, grids_of, panels_of, project
+from bench.report.qualitative import SHOWN, GridRow, Panel, choose, draw_grid, grids_of, project, row_of
 from bench.report.recommendation import Recommendation
 from bench.report.replay import ProblemReplay, poses_of, subsample, upright
 from datasets.problems import ProblemKey, make_problem
 from methods.base import Gaussians
+from tests.bench.report.layout import assert_texts_fit
 from tests.bench.report.real_run import real_run
 from tests.catalog import open_data
 
@@ -52,7 +53,7 @@ def test_panels_show_the_input_and_the_source_under_each_stored_pose(tmp_path):
     trials, replay = aggregate.add_success(run, CRITERION), ProblemReplay(run, Catalog.of(tmp_path))
     name = run.problems["problem"][2]
     here = trials[trials["problem"] == name]
-    title, panels = panels_of(run, here, ["turned", "absent", "exact"], CRITERION, replay)
+    title, panels, aligned = row_of(run, here, ["turned", "absent", "exact"], CRITERION, replay)
     problem = make_problem(open_data("shapes40"), replay.key(name))
     assert title == f"{problem.tags['category']}\n{name.rsplit('/', 1)[-1]}" and len(panels) == 4
     up = upright(problem)
@@ -68,10 +69,11 @@ def test_panels_show_the_input_and_the_source_under_each_stored_pose(tmp_path):
     for panel, method in ((panels[1], "turned"), (panels[3], "exact")):
         np.testing.assert_allclose(panel.source, seen(problem.source, poses[method]), atol=1e-6)
         assert panel.text == style.number(errors[method])
+    np.testing.assert_allclose(aligned, seen(problem.source, problem.T_target_source), atol=1e-6)
     for panel in panels:
         np.testing.assert_allclose(panel.target, seen(problem.target, np.eye(4)), atol=1e-6)
     failed = here.assign(status="timeout", rmse=np.inf)
-    assert [(p.source, p.text) for p in panels_of(run, failed, ["exact"], CRITERION, replay)[1][1:]] == [(None, "×")]
+    assert [(p.source, p.text) for p in row_of(run, failed, ["exact"], CRITERION, replay).panels[1:]] == [(None, "×")]
 
 
 def test_a_grid_draws_the_clouds_of_its_panels_around_the_target():
@@ -79,17 +81,19 @@ def test_a_grid_draws_the_clouds_of_its_panels_around_the_target():
     target, source = draw.normal(size=(30, 3)) + 9, draw.normal((15, 9, 9), 1, size=(20, 3))
     panels = [Panel(source, target, ""), Panel(source - 1, target, "0.10"), Panel(None, target, "×")]
     with matplotlib.rc_context(style.RC):
-        figure = draw_grid(
-            [("chair\n7", panels), ("lamp\n8", panels)], ["a", "a_long_name_with_parts"], "where", "note"
-        )
+        rows = [GridRow("chair\n7", panels, target[:9]), GridRow("lamp\n8", panels, target[:9] + 2)]
+        figure = draw_grid(rows, ["a", "a_long_name_with_parts"], "where", "note")
     middle = target.mean(axis=0)
     assert len(figure.axes) == 6 and figure._suptitle.get_text() == "Aligned clouds\nwhere"
     assert figure._supxlabel.get_text() == "note"
     assert [axes.get_title() for axes in figure.axes[:2]] == ["input", "a"]
     assert figure.axes[0].get_ylabel() == "chair\n7" and figure.axes[3].get_ylabel() == "lamp\n8"
-    reach = 1.25 * np.abs(project(target - middle)).max()
+    radius = 1.25 * np.abs(project(target - middle)).max()
+    shifted = 1.05 * np.abs(project(target[:9] + 2 - middle)).max()
+    reaches = [radius] * 3 + [shifted] * 3
+    assert shifted > radius
     whole = 1.05 * np.abs(project(np.concatenate([source, target]) - middle)).max()
-    for axes, panel in zip(figure.axes, panels * 2, strict=True):
+    for axes, panel, reach in zip(figure.axes, panels * 2, reaches, strict=True):
         shown = [np.asarray(c.get_offsets()) for c in axes.collections if isinstance(c, PathCollection)]
         clouds = [panel.target] if panel.source is None else [panel.target, panel.source]
         colours = [matplotlib.colors.to_hex(c.get_facecolor()[0]) for c in axes.collections]
@@ -101,6 +105,24 @@ def test_a_grid_draws_the_clouds_of_its_panels_around_the_target():
         assert axes.get_xlim() == axes.get_ylim() == pytest.approx((-limit, limit))
 
 
+@pytest.mark.parametrize("width", style.WIDTHS)
+@pytest.mark.parametrize("methods", [4, 8, 12])
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_labels_of_a_grid_fit_in_the_figure(width, methods, count):
+    draw = np.random.default_rng(0)
+    names = [f"{name}_{i}"[: 6 + 3 * i] for i, name in enumerate(["ransac10k[iterations=300000]+icp"] * methods)]
+    target, source = draw.normal(size=(30, 3)), draw.normal(size=(20, 3))
+    panels = [Panel(source, target, text) for text in ["", "0.123", *["2.123"] * (methods - 1)]]
+    rows = [GridRow(f"7-scenes-redkitchen\n0001{i}", panels, source) for i in range(count)]
+    with matplotlib.rc_context(style.RC), style.drawing(style.Drawing(width=style.WIDTHS[width])):
+        figure = draw_grid(rows, names, "fragments[path=3dmatch/7-scenes-redkitchen,min_overlap=0.3] · real", "a note")
+        assert_texts_fit(figure, "grid")
+    turned = width == "column" and 1 < count < 1 + methods
+    assert [axes.get_xlabel() for axes in figure.axes[:2]] == ["", "" if turned else "0.123"]
+    left = [axes.get_ylabel().split("\n")[0] for axes in figure.axes if axes.get_ylabel()]
+    assert len(left) == (1 + methods if turned else count) and left[0] == ("input" if turned else left[0])
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -109,6 +131,7 @@ def test_a_grid_draws_the_clouds_of_its_panels_around_the_target():
         ("abcdefghijkl", "abcdefgh\nijkl"),
         ("abcde_gh_j", "abcde_gh\n_j"),
         ("a+b_c[defghi]", "a+b_c\n[defghi]"),
+        ("abcde_gh_j\n00012", "abcd…h_j\n00012"),
     ],
 )
 def test_long_heads_are_broken_at_a_separator(name, expected):
@@ -125,9 +148,9 @@ def test_the_grid_of_a_group_has_its_methods_its_licence_and_its_errors(tmp_path
     assert (job.kind, job.stem.name, note) == ("grid", "grid_shapes40_noisy_128", "")
     assert where == "shapes40 · noisy · 128 points" and job.caption.endswith(f"Data: {open_data('shapes40').licence}.")
     expected = choose(trials, CRITERION, 5)
-    assert [name.split("\n")[1] for name, _ in shown] == [p.rsplit("/", 1)[1] for p in expected] and len(expected) == 4
-    first = dict(zip(names, (p.text for p in shown[0][1][1:]), strict=True))
-    assert job.alt.startswith(f"Errors by problem: {shown[0][0].replace(chr(10), ' ')}: ")
+    assert [row.name.split("\n")[1] for row in shown] == [p.rsplit("/", 1)[1] for p in expected] and len(expected) == 4
+    first = dict(zip(names, (p.text for p in shown[0].panels[1:]), strict=True))
+    assert job.alt.startswith(f"Errors by problem: {shown[0].short_name}: ")
     assert all(f"{method} {text}" in job.alt for method, text in first.items())
 
 
@@ -164,16 +187,26 @@ def test_mixtures_are_moved_with_their_clouds_to_the_upright_frame(tmp_path):
     assert row.name == f"{problem.tags['category']}\n00001"
 
 
+def _mixture(weights, draw):
+    """A mixture of 14 Gaussians of a cloud of 25 points."""
+    return Gaussians(draw.dirichlet(np.ones(14), 25), weights, draw.normal(size=(14, 3)), draw.uniform(0.1, 0.3, 14))
+
+
+@pytest.mark.parametrize("width", style.WIDTHS)
+def test_labels_of_mixtures_fit_in_the_figure(width):
+    draw = np.random.default_rng(3)
+    mixtures = _mixture(draw.dirichlet(np.ones(14)), draw), _mixture(draw.dirichlet(np.ones(14)), draw)
+    names = ("xbox\n00012", "a_category_of_a_plugin_with_a_long_name\n00013", "7-scenes-redkitchen\n00014")
+    rows = [MixtureRow(name, tuple(draw.normal(size=(2, 25, 3))), mixtures) for name in names]
+    with matplotlib.rc_context(style.RC), style.drawing(style.Drawing(width=style.WIDTHS[width])):
+        assert_texts_fit(_draw_mixtures(rows, "deepgmr[weights=a_file_with_a_long_name.safetensors]"), "gaussians")
+
+
 def test_gaussians_are_circles_at_their_means_coloured_alike_in_both_clouds():
     draw = np.random.default_rng(3)
     clouds = draw.normal(size=(2, 25, 3)) + 4
     weights = draw.dirichlet(np.ones(14), 2)
-
-    def mixture(number):
-        shares = draw.dirichlet(np.ones(14), 25)
-        return Gaussians(shares, weights[number], draw.normal(size=(14, 3)), draw.uniform(0.1, 0.3, 14))
-
-    mixtures = mixture(0), mixture(1)
+    mixtures = _mixture(weights[0], draw), _mixture(weights[1], draw)
     with matplotlib.rc_context(style.RC):
         figure = _draw_mixtures([MixtureRow("chair\n7", (clouds[0], clouds[1]), mixtures)], "m")
     middle, colours = clouds[1].mean(axis=0), matplotlib.colormaps["turbo"](np.linspace(0.03, 0.97, 14))

@@ -11,6 +11,7 @@ from sklearn.metrics import roc_auc_score
 
 from bench.report import risk_coverage, style
 from bench.report.risk_coverage import confidences, risk_of, risks_of
+from tests.bench.report.layout import assert_texts_fit
 from tests.bench.report.one_group import CRITERION, one_group
 
 GROUP = ("d", "noisy", 64)
@@ -68,6 +69,9 @@ def test_the_figure_shows_methods_with_confidences_and_enough_problems(tmp_path)
     highest_first = sorted(risks.items(), key=lambda item: -item[1].risk[-1])
     assert [text.get_text() for text in axes.texts] == [f"{m} {risk.somers_d:.2f}" for m, risk in highest_first]
     assert highest_first != list(risks.items()), "the order is not that of the methods"
+    for width in style.WIDTHS.values():
+        with matplotlib.rc_context(style.RC), style.drawing(style.Drawing(width=width)):
+            assert_texts_fit(job.make(*job.arguments), "risk")
     assert not list(risks_of(loaded, trials.assign(rmse=0.1), [GROUP], CRITERION, tmp_path))
 
 

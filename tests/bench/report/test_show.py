@@ -54,7 +54,7 @@ def test_the_picture_shows_the_methods_that_are_asked_for_or_the_best(run, monke
     words = ["--methods", *methods] if methods else []
     assert main.main(["show", "r", "blobs/noisy/60/00002", *words, "--plugins", str(PLUGINS)]) == 0
     (job,) = seen
-    ((((title, panels),), names, where, note),) = [job.arguments]
+    (((title, panels, _),), names, where, note) = job.arguments
     assert (
         sorted(names) == sorted(drawn)
         and (names == drawn or not methods)
