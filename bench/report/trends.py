@@ -186,7 +186,7 @@ def _trend_figure(
     figure, cells = new_figure(max(len(panels), 1), 2, HEIGHT, sharex=True, sharey="col")
     for panel, (left, right) in zip(panels, cells, strict=False):
         left.set(title=panel.title, ylabel="recall", ylim=(-0.03, 1.03))
-        right.set(ylabel=f"mean {criterion.label}, answered")
+        right.set_ylabel(f"mean {criterion.label},{chr(10) if is_narrow() else ' '}answered")
         _set_up_x(left, trend)
         draw_ceiling(left, ceiling)
         for row in panel.rows:
@@ -199,7 +199,7 @@ def _trend_figure(
         label_ends(right, _mean_ends(data, panel), 0.62 * HEIGHT)
     for axes in cells[-1]:
         axes.set_xlabel(wrapped(trend.label, style.figure_width() / 2 - 0.45, 8))
-        size = 6 if len(trend.ticks) < 7 else 5
+        size = 5 if is_narrow() or len(trend.ticks) > 6 else 6
         axes.tick_params(axis="x", labelsize=size, labelrotation=90 if is_narrow() else 0)
     put_title(figure, f"Recall and error against {trend.label.split(' (')[0]}", where, note)
     return figure

@@ -51,6 +51,18 @@ def test_texts_are_inside_the_figure_and_apart(frames, tmp_path, width, dataset)
         _assert_data_is_in_view(figure, kind)
 
 
+@pytest.mark.parametrize("width", ["page", "column"])
+def test_long_titles_of_panels_do_not_reach_the_next_panel(frames, tmp_path, width):
+    job = next(job for job in _jobs(frames, tmp_path) if job.kind == "angle")
+    data, trend, kinds, criterion, where, _, ceiling = job.arguments
+    trend = trend._replace(label="overlap (share of the source)")
+    with matplotlib.rc_context(style.RC), style.drawing(style.Drawing(width=style.WIDTHS[width])):
+        many = [panel._replace(hidden=100) for panel in kinds]
+        figure = job.make(data, trend, many, criterion, where, "Not drawn, too few problems: cpd, n = 2.", ceiling)
+        assert figure.axes[2].get_title("left").endswith(f"of {100 + len(kinds[1].rows)}")
+        assert_texts_fit(figure, width)
+
+
 def _assert_data_is_in_view(figure, kind):
     """Every point of a line lies within the limits of its axes."""
     for axes in figure.axes:
