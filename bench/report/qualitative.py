@@ -33,10 +33,13 @@ SHOWN = 700
 SMALLEST = 0.65
 """Smallest width of a panel of a single problem in inches."""
 
+MARKS = (
+    "Grey: target. Colour: source, before (input) and after it was moved by the pose of the method. The number is the error; "
+    "×: no pose. All seen from the same direction, objects upright."
+)
 CAPTION = (
     "The problems on which methods disagree most, of different categories if possible, and the best methods of each kind. "
-    "Grey: target. Colour: source, before (input) and after it was moved by the pose of the method. The number is the error; "
-    "×: no pose. All seen from the same direction, objects upright. Controls are left out."
+    f"{MARKS} Controls are left out."
 )
 
 

@@ -16,7 +16,7 @@ from bench.report import style
 from bench.report.embed import script_json
 from bench.report.failure_cases import describe_pair, encode_clouds
 from bench.report.jobs import FigureJob
-from bench.report.qualitative import CAPTION, draw_grid, row_of
+from bench.report.qualitative import MARKS, draw_grid, row_of
 from bench.report.ranking import GROUP_KEY_COLUMNS, errors_of, select_group
 from bench.report.recommendation import recommend
 from bench.report.replay import ProblemReplay, poses_of
@@ -63,7 +63,7 @@ def write_view(
         raise InputError(f"{name}: {reason}")
     make_folder(folder)
     stem, drawn = folder / style.slug(name), ([row], names, name, "")
-    job = FigureJob(draw_grid, drawn, "grid", f"Aligned clouds · {name}", CAPTION, stem)
+    job = FigureJob(draw_grid, drawn, "grid", f"Aligned clouds · {name}", MARKS, stem)
     with style.drawing(style.Drawing(tuple(run))):
         picture = job.draw(style.Drawing(tuple(run)))
     page = write_atomically(stem.with_name(f"{stem.name}.html"), _page(loaded, here, name, criterion, replay))

@@ -60,6 +60,7 @@ def test_the_picture_shows_the_methods_that_are_asked_for_or_the_best(run, monke
         and (names == drawn or not methods)
         and (where, note) == ("blobs/noisy/60/00002", "")
     )
+    assert "disagree" not in job.caption and "Controls" not in job.caption, "the problem and the methods are chosen"
     assert title.endswith("\n00002") and len(panels) == 1 + len(drawn) and job.stem.name == "blobs-noisy-60-00002"
     page = job.stem.with_name("blobs-noisy-60-00002.html").read_text()
     data = json.loads(page.split('id="worst">')[1].split("</script>")[0])
