@@ -65,7 +65,7 @@ def test_a_quantised_network_is_as_near_as_its_levels(monkeypatch: pytest.Monkey
         at_once = net(x)
         monkeypatch.setattr(inference, "_CHUNK_POINTS", 16)
         torch.testing.assert_close(net(x), at_once, atol=1e-5, rtol=1e-5)  # sums of integers have no order
-    layers = [m for m in net.modules() if isinstance(m, QuantisedLayer)]
+    layers = [layer for layer in net._layers() if isinstance(layer, QuantisedLayer)]
     assert [layer.dtype for layer in layers] == [torch.uint8] * 5 + [torch.float32]
 
 
