@@ -42,6 +42,7 @@ NOT_RUN = {
     "performance.harness": "measures for minutes",
     "performance.deepgmr": "measures for minutes",
     "performance.memory": "measures for minutes",
+    "performance.same_answers": "compares runs of minutes; tests/test_same_answers.py compares small ones",
     "performance.gpu": "measures for minutes; tests/test_gpu_measurement.py runs its parts on the CPU",
     ".venv/bin/python": "installs packages",
     "git": "fetches the code of others",
