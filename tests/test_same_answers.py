@@ -12,7 +12,7 @@ PROBLEMS = 4
 
 @pytest.fixture
 def runs(tmp_path):
-    """Two runs with the same answers; each method has a timed call beside those on the problems, with another pose."""
+    """Two runs with the same answers; method a has a timed call, too, with another pose in each run."""
     for name in ("one", "two"):
         folder = tmp_path / name
         folder.mkdir()
@@ -27,7 +27,7 @@ def runs(tmp_path):
         ok = keys["method"] != "never"
         keys.assign(rmse=0.1 * ok + 9 * ~ok).to_csv(folder / "trials.csv", index=False)
         poses = keys.assign(status=ok.map({True: "ok", False: "skipped"}), phase="accuracy")
-        for element in same_answers.POSE:
+        for element in same_answers.POSE_COLUMNS:
             poses[element] = 0.5 * ok
             poses.loc[~ok, element] = float("nan")
         timed = poses.iloc[[0]].assign(phase="timing", t00=ord(name[0]))
@@ -62,3 +62,21 @@ def test_other_poses_statuses_and_problems_are_counted(runs, capsys):
     problems, _, _, *methods = _lines(runs, capsys)
     assert problems == ["problems:", "different"]
     assert methods == [["a", "4", "0.750", "1.000", "1.000", "0"], ["b", "4", "0.750", "1.000", "0.750", "1"]]
+
+
+def test_outcomes_of_one_run_alone_are_named(runs, capsys):
+    for table in ("poses", "trials"):
+        frame = pd.read_csv(runs[1] / f"{table}.csv")
+        frame[(frame["method"] != "b") | (frame["problem"] == "d/noisy/64/0")].to_csv(
+            runs[1] / f"{table}.csv", index=False
+        )
+    _, _, missing, _, *methods = _lines(runs, capsys)
+    assert missing == "only in run 1: 3 outcomes of b".split()
+    assert methods == [["a", "4", "1.000", "1.000", "1.000", "0"], ["b", "1", "1.000", "1.000", "1.000", "0"]]
+
+
+@pytest.mark.parametrize("answered", [0, 1])
+def test_a_method_that_answered_in_one_run_is_shown(runs, capsys, answered):
+    for row in range(2 * PROBLEMS, 3 * PROBLEMS):
+        _change(runs[answered], "poses", row, status="ok")
+    assert _lines(runs, capsys)[-1] == ["never", "4", "0.000", "0.000", "0.000", "0"]

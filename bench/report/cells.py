@@ -42,10 +42,19 @@ EDGE = 2
 """Pixels around the text of an image."""
 
 
+SMALLEST = 2.5
+"""Smallest size of texts in points; nobody can read smaller ones, so none is drawn."""
+
+
 def add_cells(axes: Axes, cells: Sequence[Cell], size: float) -> None:
-    """Write texts of one line, without mathematics, in a size in points; they are left out of the layout.
+    """Write texts of one line, without mathematics, in columns of width 1; they are left out of the layout.
 
     In a raster image they start at whole pixels.
+
+    Args:
+        axes: axes to write to.
+        cells: the texts.
+        size: largest size in points; it is smaller if the longest text is wider than a column, see also `SMALLEST`.
     """
     from matplotlib.artist import Artist
     from matplotlib.text import Text
@@ -57,15 +66,24 @@ def add_cells(axes: Axes, cells: Sequence[Cell], size: float) -> None:
 
         def __init__(self) -> None:
             super().__init__()
-            self.cells, self.size = cells, size
+            self.cells = cells
             self.set_in_layout(False)
 
+        @property
+        def size(self) -> float:
+            """Size in points, by the mean width of a bold character."""
+            low, high = axes.get_xlim()
+            column = axes.bbox.width / axes.figure.dpi * 72 / abs(high - low)
+            return min(size, column / (0.64 * max(len(cell.text) for cell in self.cells) + 0.3))
+
         def draw(self, renderer: Any) -> None:
-            places = axes.transData.transform([(cell.x, cell.y) for cell in cells])
+            if not self.cells or (fitting := self.size) < SMALLEST:
+                return
+            places = axes.transData.transform([(cell.x, cell.y) for cell in self.cells])
             known: dict[tuple[str, str, str], _Stamp] = {}
-            for cell, (x, y) in zip(cells, places.tolist(), strict=True):
+            for cell, (x, y) in zip(self.cells, places.tolist(), strict=True):
                 if cell[2:] not in known:
-                    known[cell[2:]] = _stamp(axes, cell, size, renderer)
+                    known[cell[2:]] = _stamp(axes, cell, fitting, renderer)
                 _put(known[cell[2:]], cell, x, y, renderer)
             for stamp in known.values():
                 stamp.gc.restore()

@@ -15,12 +15,14 @@ from bench.report.cells import Cell, add_cells
 from bench.report.jobs import FigureJob
 from bench.report.panels import (
     CONTROLS_LEFT_OUT,
+    CURVES,
     KindPanel,
     LineEnd,
     ceiling_of,
     columns_of,
     draw_ceiling,
     drawn,
+    is_narrow,
     kind_panels,
     label_ends,
     label_lowest,
@@ -204,7 +206,7 @@ def _recall_time(rows: list[Row], advice: Recommendation, criterion: Convention,
     plain, left, bottom = 0.2 * width + 2.3, 0.5 / width, 0.62 + below
     height = plain + above + below
     figure = Figure(figsize=(width, height), dpi=72)
-    axes = figure.add_axes((left, bottom / height, 0.98 - left, (0.86 * plain - 0.62) / height))
+    axes = figure.add_axes((left, bottom / height, 1 - 0.15 / width - left, (0.86 * plain - 0.62) / height))
     ms = {m: max(t, 1e-3) for m, t in advice.ms.items()}
     for row in rows:
         x, y, lines = ms[str(row["method"])], row["recall"], lines_of_row(row)
@@ -244,7 +246,8 @@ def _points_in_words(rows: list[Row], advice: Recommendation) -> str:
 
 def _category_job(table: CategoryTable, rows: list[Row], criterion: Convention, where: str, stem: Path) -> FigureJob:
     """Build the heat map of categories: the hardest first, methods in the order of recall."""
-    shown = [r for panel in kind_panels(rows, None) for r in panel.rows]
+    panels = kind_panels(rows, None, 4 if is_narrow() else CURVES)
+    shown, hidden = [r for panel in panels for r in panel.rows], sum(panel.hidden for panel in panels)
     methods = [str(r["method"]) for r in shown if r["method"] in table.mean.columns]
     mean = table.mean[methods]
     order = mean.median(axis=1).sort_values(ascending=False, kind="stable").index
@@ -257,7 +260,8 @@ def _category_job(table: CategoryTable, rows: list[Row], criterion: Convention, 
     sorted_table = CategoryTable(
         mean.loc[order], table.partly.loc[order, methods], table.best.loc[order, methods], table.problems.loc[order]
     )
-    arguments = sorted_table, criterion, where, left_out(rows)
+    some = f"{len(shown)} of {len(shown) + hidden} methods shown: the best of each kind. " if hidden else ""
+    arguments = sorted_table, criterion, where, some + left_out(rows)
     return FigureJob(_categories, arguments, "category", title, caption, stem, alt)
 
 
@@ -276,11 +280,11 @@ def _categories(table: CategoryTable, criterion: Convention, where: str, note: s
         text = style.number(float(mean[i, j]), 2) + ("*" if table.partly.iat[i, j] else "")
         weight = "bold" if table.best.iat[i, j] else "normal"
         cells.append(Cell(j, i, text, "#ffffff" if mean[i, j] > 0.6 else "#111111", weight))
-    names = [style.label(str(m), 22) for m in table.mean.columns]
-    axes.set_xticks(range(columns), names, rotation=40, ha="left", rotation_mode="anchor", fontsize=6.5)
-    labels = [f"{style.label(str(c), 24)}  n {n}" for c, n in table.problems.items()]
+    names, slope = [style.label(str(m), 22) for m in table.mean.columns], 90 if is_narrow() else 40
+    axes.set_xticks(range(columns), names, rotation=slope, ha="left", rotation_mode="anchor", fontsize=6.5)
+    labels = [f"{style.label(str(c), 16 if is_narrow() else 24)}  n {n}" for c, n in table.problems.items()]
     axes.set_yticks(range(rows), labels, fontsize=6)
-    add_cells(axes, cells, _number_size(cells, labels, columns))
+    add_cells(axes, cells, 6)
     axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
     axes.grid(False)
     axes.spines[:].set_visible(False)
@@ -289,10 +293,3 @@ def _categories(table: CategoryTable, criterion: Convention, where: str, note: s
     bar.outline.set_visible(False)
     put_title(figure, f"Mean {criterion.label} by category, the hardest first", where, note)
     return figure
-
-
-def _number_size(cells: list[Cell], labels: list[str], columns: int) -> float:
-    """Return the size in points at which the longest number of a heat map fits in a column, 6 at most."""
-    room = 72 * style.figure_width() - 3.6 * max(map(len, labels), default=0) - 75  # beside labels and colour bar
-    longest = max((len(cell.text) for cell in cells), default=1)
-    return min(6.0, room / max(columns, 1) / (0.64 * longest + 0.3))

@@ -17,10 +17,10 @@ from bench.isolation.protocol import Limits, MethodSetup
 from bench.planning.tasks import domain_of
 from bench.report import style
 from bench.report.jobs import FigureJob
-from bench.report.panels import is_narrow, more_lines, put_title
+from bench.report.panels import is_narrow, put_title
 from bench.report.qualitative import choose, project
 from bench.report.ranking import GroupKey, select_group
-from bench.report.replay import ProblemReplay, upright
+from bench.report.replay import ProblemReplay, label_of, upright
 from bench.storage.outcome import Status
 from common.errors import InputError
 from datasets.conditions import condition
@@ -124,7 +124,7 @@ def _mixture_row(name: str, problem: Problem, mixtures: tuple[Gaussians, Gaussia
     source, target = (m._replace(means=move(T, m.means)) for T, m in zip(motions, mixtures, strict=True))
     clouds = (problem.source, problem.target)
     first, second = (move(T, c.astype(np.float64)) for T, c in zip(motions, clouds, strict=True))
-    return MixtureRow(f"{problem.tags['category']}\n{name.rsplit('/', 1)[-1]}", (first, second), (source, target))
+    return MixtureRow(label_of(name, problem), (first, second), (source, target))
 
 
 def _draw_mixtures(rows: list[MixtureRow], method: str) -> Figure:
@@ -132,8 +132,8 @@ def _draw_mixtures(rows: list[MixtureRow], method: str) -> Figure:
     from matplotlib.figure import Figure
 
     width = style.figure_width()
-    side, above = (width - 0.4) / len(HEADS), more_lines(method, "", width)[0] + (0.2 if is_narrow() else 0)
-    figure = Figure(figsize=(width, 0.8 * side * len(rows) + 0.7 + above), layout="constrained")
+    side, above = (width - 0.4) / len(HEADS), 0.9 if is_narrow() else 0.7  # its heads take two lines
+    figure = Figure(figsize=(width, 0.8 * side * len(rows) + above), layout="constrained")
     cells = figure.subplots(len(rows), len(HEADS), squeeze=False)
     for line, row in zip(cells, rows, strict=True):
         colours = colormaps["turbo"](np.linspace(0.03, 0.97, len(row.mixtures[0].weights)))

@@ -92,8 +92,13 @@ TITLE, NOTE = 8.5, 6.5
 
 
 def put_title(figure: Figure, what: str, where: str, note: str = "") -> None:
-    """Write what is shown above the panels, of which problems below it, and a note at the bottom."""
+    """Write what is shown above the panels, of which problems below it, and a note at the bottom.
+
+    A figure with a layout becomes higher if these have more lines than usual, so that its panels keep their height.
+    """
     width = figure.get_figwidth()
+    if figure.get_layout_engine():
+        figure.set_figheight(figure.get_figheight() + sum(more_lines(where, note, width)))
     figure.suptitle(what + "\n" + wrapped(where, width, TITLE), x=0.005, ha="left", fontsize=TITLE)
     if note:
         figure.supxlabel(wrapped(note, width, NOTE), x=0.005, ha="left", fontsize=NOTE, color=style.SOFT)
@@ -109,7 +114,8 @@ def wrapped(text: str, width: float, size: float) -> str:
     """Wrap a text to a width in inches, by the mean width of a character of a size in points."""
     import textwrap
 
-    return "\n".join(textwrap.wrap(style.label(text, len(text)), max(20, int(width * 72 / (0.58 * size)))))
+    lines = textwrap.wrap(text, max(20, int(width * 72 / (0.58 * size))))
+    return "\n".join(style.label(line, len(line)) for line in lines)
 
 
 def is_narrow() -> bool:

@@ -13,10 +13,10 @@ from bench.evaluation.conventions import Convention
 from bench.evaluation.loader import RunData
 from bench.report import style
 from bench.report.jobs import FigureJob
-from bench.report.panels import is_narrow, more_lines, put_title
+from bench.report.panels import is_narrow, put_title
 from bench.report.ranking import GroupKey, group_title, select_group
 from bench.report.recommendation import Recommendation
-from bench.report.replay import ProblemReplay, poses_of, subsample, upright
+from bench.report.replay import ProblemReplay, label_of, poses_of, subsample, upright
 from bench.report.selection import best_of_each_kind
 from bench.report.tables import group_records
 from datasets.poses import move
@@ -32,6 +32,8 @@ SHOWN = 700
 """Points of a cloud that are drawn."""
 SMALLEST = 0.65
 """Smallest width of a panel of a single problem in inches."""
+LARGEST = 0.8
+"""Largest width of a panel in inches where a row is a method, so that the figure fits on a page."""
 
 MARKS = (
     "Grey: target. Colour: source, before (input) and after it was moved by the pose of the method. The number is the error; "
@@ -135,14 +137,14 @@ def row_of(
         moved = move(up @ T, source) if T is not None and np.isfinite(T).all() else None
         text = "not run" if method not in poses else style.number(float(errors[method])).replace("∞", "×")
         panels.append(Panel(moved, panels[0].target, text))
-    label = f"{problem.tags['category']}\n{name.rsplit('/', 1)[-1]}"
-    return GridRow(label, panels, move(up @ problem.T_target_source, source))
+    return GridRow(label_of(name, problem), panels, move(up @ problem.T_target_source, source))
 
 
 def draw_grid(rows: list[GridRow], methods: list[str], where: str, note: str) -> Figure:
     """Draw panels by problem and method, the input first.
 
-    A row is a problem, or a method where figures are narrow; the panels of a single problem take as many rows as they need.
+    A row is a problem, or a method where figures are narrow and there are more methods than problems. The panels of a single
+    problem take as many rows as they need.
     """
     from matplotlib.figure import Figure
 
@@ -150,8 +152,9 @@ def draw_grid(rows: list[GridRow], methods: list[str], where: str, note: str) ->
     turned = is_narrow() and 1 < len(rows) < len(heads)
     down = -(-len(heads) // int(width // SMALLEST)) if single else len(heads) if turned else len(rows)
     across = -(-len(heads) * len(rows) // down)
-    side, more = (width - 0.4) / across, sum(more_lines(where, note, width)) + (0.25 * (down - 1) if single else 0)
-    figure = Figure(figsize=(width, (0.9 * side + 0.12) * down + 0.75 + more), layout="constrained")
+    side = min((width - 0.4) / across, LARGEST if turned else width)
+    gaps = 0.25 * (down - 1) if single else 0.0  # the heads of further rows
+    figure = Figure(figsize=(width, (0.9 * side + 0.12) * down + 0.75 + gaps), layout="constrained")
     cells = figure.subplots(down, across, squeeze=False, gridspec_kw={"hspace": 0.12 if single else 0.02})
     used = cells.ravel()[: len(rows) * len(heads)]
     for line, row in zip([used] if single else cells.T if turned else cells, rows, strict=True):
@@ -186,10 +189,10 @@ def _in_two_lines(name: str, most: int) -> str:
     if "\n" in name:
         return "\n".join(style.label(line, most) for line in name.split("\n"))
     if len(name) <= most:
-        return style.label(name)
+        return style.label(name, most)
     breaks = [i for i, letter in enumerate(name[: most + 1]) if letter in "_+[ "]
     cut = breaks[-1] if breaks and breaks[-1] else most
-    return style.label(name[:cut]) + "\n" + style.label(name[cut:], most)
+    return style.label(name[:cut], most) + "\n" + style.label(name[cut:], most)
 
 
 def project(points: NDArray[np.float64]) -> NDArray[np.float64]:

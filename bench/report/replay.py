@@ -140,6 +140,11 @@ def poses_of(loaded: RunData, trials: pd.DataFrame) -> NDArray[np.float64]:
     return poses.reshape(-1, 4, 4)
 
 
+def label_of(name: str, problem: Problem) -> str:
+    """Return category and number of a problem by its id, in two lines."""
+    return "\n".join(" ".join(text.split()) for text in (problem.tags["category"], name.rsplit("/", 1)[-1]))
+
+
 def upright(problem: Problem) -> NDArray[np.float64]:
     """Return the motion (4, 4) from the target's frame to one in which the y axis of the object points up.
 

@@ -8,42 +8,46 @@ from typing import TYPE_CHECKING
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.text import Text
     from matplotlib.transforms import Bbox
 
 
 def assert_texts_fit(figure: Figure, what: str) -> None:
-    """Check that the texts of a figure are inside it, title and note outside of axes, and labels of axes apart."""
+    """Check that the texts of a figure are inside it, that those of axes are apart, and that the others are outside of axes.
+
+    Of the texts within one axes only labels, title and tick labels must be apart; tick labels at an angle are left out.
+    """
     renderer = FigureCanvasAgg(figure).get_renderer()
     figure.draw_without_rendering()
     shown = [axes for axes in figure.axes if axes.get_visible() and axes.axison]
-    of_axes = [text for axes in shown for text in (axes._left_title, axes.title, axes.xaxis.label, axes.yaxis.label)]
-    of_figure = [text for text in (figure._suptitle, figure._supxlabel, figure._supylabel) if text]
-    ticks = [
-        [label for tick in axis._update_ticks() for label in (tick.label1, tick.label2)]  # those in view
-        for axes in shown
-        for axis in (axes.xaxis, axes.yaxis)
-    ]
-    for text in [*of_axes, *of_figure, *itertools.chain(*ticks), *(text for axes in shown for text in axes.texts)]:
-        if _is_shown(text):
-            box = _box(text)
-            inside = box.x0 >= -1 and box.y0 >= -1 and box.x1 <= figure.bbox.x1 + 1 and box.y1 <= figure.bbox.y1 + 1
-            assert inside, (what, text)
-    upright = [[text for text in labels if text.get_rotation() % 90 == 0] for labels in ticks]
-    for apart in [of_axes, *upright]:
-        for a, b in itertools.combinations(filter(_is_shown, apart), 2):
-            assert not _overlap(_box(a), _box(b)), (what, a, b)
-    for text, axes in itertools.product(filter(_is_shown, of_figure), shown):
-        assert not _overlap(_box(text), axes.get_tightbbox(renderer)), (what, text)
+    of_figure = list(filter(_is_shown, (figure._suptitle, figure._supxlabel, figure._supylabel)))
+    around = [_around(axes) for axes in shown]
+    within = [list(filter(_is_shown, axes.texts)) for axes in shown]
+    for text in [*of_figure, *itertools.chain(*around, *within)]:
+        box = text.get_window_extent()
+        inside = box.x0 >= -1 and box.y0 >= -1 and box.x1 <= figure.bbox.x1 + 1 and box.y1 <= figure.bbox.y1 + 1
+        assert inside, (what, text)
+    straight = [[text for text in texts if text.get_rotation() % 90 == 0] for texts in around]
+    pairs = list(itertools.combinations(itertools.chain(*straight), 2))
+    for (i, texts), (j, others) in itertools.permutations(enumerate(within), 2):
+        pairs += itertools.product(texts, [*straight[j], *(others if i < j else ())])
+    for a, b in pairs:
+        assert not _overlap(a.get_window_extent(), b.get_window_extent()), (what, a, b)
+    for text, axes in itertools.product(of_figure, shown):
+        assert not _overlap(text.get_window_extent(), axes.get_tightbbox(renderer)), (what, text)
 
 
-def _is_shown(text: Text) -> bool:
-    return text.get_visible() and bool(text.get_text())
+def _around(axes: Axes) -> list[Text]:
+    """Return title, labels and tick labels in view."""
+    ticks = [tick for axis in (axes.xaxis, axes.yaxis) for tick in axis._update_ticks()]
+    labels = [label for tick in ticks for label in (tick.label1, tick.label2)]
+    return list(filter(_is_shown, [axes._left_title, axes.title, axes.xaxis.label, axes.yaxis.label, *labels]))
 
 
-def _box(text: Text) -> Bbox:
-    return text.get_window_extent()
+def _is_shown(text: Text | None) -> bool:
+    return text is not None and text.get_visible() and bool(text.get_text())
 
 
 def _overlap(a: Bbox, b: Bbox) -> bool:

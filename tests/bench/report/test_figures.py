@@ -11,6 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from bench.evaluation import aggregate
 from bench.evaluation.conventions import CONVENTIONS
 from bench.report import build, figures, panels, ranking, style, tables, trends
+from bench.report.cells import SMALLEST
 from bench.report.ranking import errors_of, group_title, groups_of, select_group
 from bench.report.recommendation import recommend
 from tests.bench.report.layout import assert_texts_fit
@@ -150,9 +151,10 @@ def test_no_label_of_a_heat_map_of_few_categories_is_clipped(rows, width):
 
 
 @pytest.mark.parametrize("width", ["page", "column"])
-@pytest.mark.parametrize("columns", [1, 8, 3 * panels.CURVES])
-def test_numbers_of_a_heat_map_are_narrower_than_its_columns(columns, width):
-    index, names = ["7-scenes-redkitchen", "xbox"], [f"method {i}+icp" for i in range(columns)]
+@pytest.mark.parametrize("columns", [1, 8, 12, 3 * panels.CURVES])
+@pytest.mark.parametrize("long", ["b", "ransac10k[iterations=300000]+icp"])
+def test_numbers_of_a_heat_map_are_narrower_than_its_columns(columns, width, long):
+    index, names = ["7-scenes-redkitchen", "xbox"], [*"abcdefghijklmnopqrstuvwxyz"[: columns - 1], long]
     mean = pd.DataFrame(0.88, index=index, columns=names)
     table = ranking.CategoryTable(mean, mean > 0, mean > 0, pd.Series(777, index=index))  # each is bold and has a star
     with matplotlib.rc_context(style.RC), style.drawing(style.Drawing(width=style.WIDTHS[width])):
@@ -162,6 +164,36 @@ def test_numbers_of_a_heat_map_are_narrower_than_its_columns(columns, width):
         (numbers,) = [artist for artist in figure.axes[0].artists if hasattr(artist, "cells")]
         text = figure.text(0, 0, numbers.cells[0].text, fontsize=numbers.size, weight=numbers.cells[0].weight)
         assert text.get_window_extent().width < figure.axes[0].bbox.width / columns
+        assert numbers.size >= SMALLEST or (columns > 12 and width == "column")
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        assert numbers.size >= SMALLEST or not _has_white(canvas, figure.axes[0]), "too small to be read, so not drawn"
+
+
+def _has_white(canvas, axes):
+    """Whether any pixel within the axes, which are dark, is white, as numbers are."""
+    box = axes.bbox.padded(-4)
+    pixels = np.asarray(canvas.buffer_rgba())[::-1][int(box.y0) : int(box.y1), int(box.x0) : int(box.x1)]
+    return bool((pixels[..., :3] > 250).all(axis=-1).any())
+
+
+@pytest.mark.parametrize(("width", "count"), [("page", 3 * panels.CURVES), ("column", 12)])
+def test_a_heat_map_at_the_width_of_a_column_has_the_best_of_each_kind(tmp_path, width, count):
+    draw, kinds = np.random.default_rng(0), ("local", "global", "learned")
+    methods = {f"{kind}{i}": (kind, draw.uniform(0.001, 0.1 + 0.1 * i, size=40)) for kind in kinds for i in range(12)}
+    frames = one_group(methods, dict.fromkeys(methods, 2.0))
+    group = groups_of(frames["summary"])[0]
+    rows = tables.group_records(frames["summary"], group)
+    mean = pd.DataFrame(0.1, index=["chair", "lamp"], columns=list(methods))
+    table = ranking.CategoryTable(mean, mean > 1, mean > 1, pd.Series(7, index=mean.index))
+    with style.drawing(style.Drawing(width=style.WIDTHS[width])):
+        job = figures._category_job(table, rows, CRITERION, "where", tmp_path / "c")
+    shown = list(job.arguments[0].mean.columns)
+    assert len(shown) == count and job.arguments[-1] == f"{count} of 36 methods shown: the best of each kind. "
+    recall = {str(row["method"]): row["recall"] for row in rows}
+    for kind in kinds:
+        own = sorted((m for m in recall if m.startswith(kind)), key=lambda m: -recall[m])
+        assert {m for m in shown if m.startswith(kind)} == set(own[: count // 3])
 
 
 def test_the_heat_map_prints_each_mean_with_its_star_and_the_best_bold():
@@ -193,6 +225,24 @@ def test_the_dotted_line_is_the_pareto_front(frames, tmp_path, monkeypatch):
         (line,) = [line for line in job.make(*job.arguments).axes[0].lines if line.get_linestyle() == ":"]
     assert line.get_xdata().tolist() == [advice.ms[str(row["method"])] for row in rows[:3]]
     assert line.get_ydata().tolist() == [row["recall"] for row in rows[:3]]
+
+
+def test_long_titles_notes_and_times_near_the_end_fit_beside_recall_against_time(tmp_path):
+    """At the width of a column; the axes are as high as without them."""
+    draw = np.random.default_rng(0)
+    times = {"a": 2.0, "b": 530.0}
+    frames = one_group({name: ("global", draw.uniform(0.001, 0.4, size=40)) for name in times}, times)
+    group = groups_of(frames["summary"])[0]
+    rows = tables.group_records(frames["summary"], group)
+    advice = recommend(rows, errors_of(frames["trials"], CRITERION), frames["timing"])
+    heights = []
+    with matplotlib.rc_context(style.RC), style.drawing(style.Drawing(width=style.WIDTHS["column"])):
+        for where, note in (("where", "note"), (f"{LONG_NAME} · real · 2048 points", "note " * 40)):
+            figure = figures._recall_time(rows, advice, CRITERION, where, note)
+            assert_texts_fit(figure, where)
+            assert "1000" in [label.get_text() for label in figure.axes[0].get_xticklabels()]
+            heights.append(figure.axes[0].bbox.height)
+    assert heights[1] == pytest.approx(heights[0])
 
 
 def test_trends_over_noise_need_several_values():

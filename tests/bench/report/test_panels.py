@@ -113,6 +113,19 @@ def test_texts_are_wrapped_to_the_width_of_the_figure(width, size, most):
     lines = panels.wrapped("word " * 80, width, size).split("\n")
     assert all(len(line) <= most for line in lines) and max(map(len, lines)) > most - 5
     assert panels.wrapped("a $b$", width, size) == r"a \$b\$"
+    broken = panels.wrapped("a" * (most - 1) + "$b$", width, size).split("\n")
+    assert broken == ["a" * (most - 1) + r"\$", r"b\$"], "dollar signs are escaped after breaking"
+
+
+def test_a_figure_with_a_layout_grows_by_the_further_lines_of_title_and_note():
+    heights = []
+    for where, note in (("where", "note"), ("where " * 30, "note " * 80)):
+        figure, cells = panels.new_figure(1, 1, 2.0)
+        panels.put_title(figure, "What", where, note)
+        figure.draw_without_rendering()
+        heights.append(cells[0, 0].bbox.height)
+        lines = figure._suptitle.get_text().count("\n") + figure._supxlabel.get_text().count("\n")
+    assert lines > 3 and heights[1] == pytest.approx(heights[0], abs=4)  # a line has 11
 
 
 @pytest.mark.parametrize("note", ["", "a note"])

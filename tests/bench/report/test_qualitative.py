@@ -11,7 +11,7 @@ from bench.evaluation.conventions import CONVENTIONS
 from bench.planning.catalog import Catalog
 from bench.report import qualitative, style
 from bench.report.gaussians import MixtureRow, _draw_mixtures, _mixture_row
-from bench.report.qualitative import SHOWN, GridRow, Panel, choose, draw_grid, grids_of, project, row_of
+from bench.report.qualitative import LARGEST, SHOWN, GridRow, Panel, choose, draw_grid, grids_of, project, row_of
 from bench.report.recommendation import Recommendation
 from bench.report.replay import ProblemReplay, poses_of, subsample, upright
 from datasets.problems import ProblemKey, make_problem
@@ -107,7 +107,7 @@ def test_a_grid_draws_the_clouds_of_its_panels_around_the_target():
 
 @pytest.mark.parametrize("width", style.WIDTHS)
 @pytest.mark.parametrize("methods", [4, 8, 12])
-@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_labels_of_a_grid_fit_in_the_figure(width, methods, count):
     draw = np.random.default_rng(0)
     names = [f"{name}_{i}"[: 6 + 3 * i] for i, name in enumerate(["ransac10k[iterations=300000]+icp"] * methods)]
@@ -120,7 +120,13 @@ def test_labels_of_a_grid_fit_in_the_figure(width, methods, count):
     turned = width == "column" and 1 < count < 1 + methods
     assert [axes.get_xlabel() for axes in figure.axes[:2]] == ["", "" if turned else "0.123"]
     left = [axes.get_ylabel().split("\n")[0] for axes in figure.axes if axes.get_ylabel()]
-    assert len(left) == (1 + methods if turned else count) and left[0] == ("input" if turned else left[0])
+    assert len(left) == (1 + methods if turned else count) and ("input" in left) == turned
+    used = figure.axes[: count * (1 + methods)]
+    assert not any(axes.axison for axes in figure.axes[len(used) :]), "cells without a panel are empty"
+    across = {round(axes.get_subplotspec().get_position(figure).x0, 3) for axes in used}
+    side = min((figure.get_figwidth() - 0.4) / len(across), LARGEST if turned else 99)
+    assert all(axes.bbox.height / figure.dpi > 0.6 * side for axes in used), "labels took the room of panels"
+    assert figure.get_figheight() < 10 or methods == 12
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from bench.report.replay import (
     ProblemReplay,
     chamfer,
     correspondence_rmse,
+    label_of,
     poses_of,
     subsample,
     upright,
@@ -81,6 +82,14 @@ def test_objects_are_upright_and_scans_stay():
     of_object = np.linalg.inv(problem.T_target_source @ problem.source_pose)
     expected = Rotation.from_rotvec([-np.pi / 2, 0, 0]).as_matrix()
     np.testing.assert_allclose((up @ np.linalg.inv(of_object))[:3], np.c_[expected, np.zeros(3)], atol=1e-9)
+
+
+def test_the_label_of_a_problem_has_two_lines_whatever_its_category():
+    key = ProblemKey("shapes40", "noisy", 64, 3)
+    problem = make_problem(open_data("shapes40"), key)
+    assert label_of(key.id, problem) == f"{problem.tags['category']}\n00003"
+    odd = dataclasses.replace(problem, tags=problem.tags | {"category": "two\nlines\there"})
+    assert label_of(key.id, odd) == "two lines here\n00003"
 
 
 def test_chamfer_is_unknown_without_clouds(loaded, tmp_path):
