@@ -228,6 +228,7 @@ class _Report:
             link=Path(os.path.relpath(options.csv_folder.resolve(), options.folder.resolve())).as_posix(),
             csvs=[f"{name}.csv" for name in self.frames],
             verdicts=[(g, tables.verdict(self.rows[g], self.advice[g], self.criterion)) for g in self.evaluated],
+            problems={g: self._problems_of(g) for g in self.evaluated},
             not_run=self._not_run(),
             recall=own.recall,
             summary=own.summary,

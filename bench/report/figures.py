@@ -55,7 +55,7 @@ CDF_CAPTION = (
     "Share of problems with an error up to the value on the axis; failures count, so a curve may end below 1. The number "
     "behind a name is the recall: the height of the curve at the vertical line, if any. Labels are in the order of the line "
     "ends, then of recall. Thick: learned. Dashed: refined. Dashed horizontal line: share of problems where no other pose "
-    "fits as well as the truth. " + CONTROLS_LEFT_OUT
+    "fits better than the truth. " + CONTROLS_LEFT_OUT
 )
 RECALL_TIME_CAPTION = (
     "Recall against the median time for one pair, on a logarithmic axis; up and to the left is better. Bars are 95 % "
@@ -64,6 +64,8 @@ RECALL_TIME_CAPTION = (
 )
 SPAN = 30.0
 """Ratio of the 95th to the 5th percentile of the errors above which their axis is logarithmic."""
+NARROW = 4
+"""Most methods of a kind in heat maps and in recall against time at the width of a column."""
 SMALLEST = 1e-4
 """Left end of a logarithmic error axis, as a share of its right end."""
 
@@ -119,8 +121,13 @@ def recall_time_job(
     timed = [r for r in drawn(rows) if r["kind"] != "control" and str(r["method"]) in advice.ms]
     if not timed:
         return None
-    arguments = timed, advice, criterion, where, left_out(rows)
-    title, alt = f"Recall against time · {where}", _points_in_words(timed, advice)
+    shown = timed
+    if is_narrow():  # more names have no room
+        panels, front = kind_panels(timed, advice.ranking, NARROW), pareto_front(timed, advice.ms, advice.method)
+        kept = {str(row["method"]) for row in [*front, *(row for panel in panels for row in panel.rows)]}
+        shown = [row for row in timed if str(row["method"]) in kept]
+    arguments = shown, advice, criterion, where, _some(len(shown), len(timed)) + left_out(rows)
+    title, alt = f"Recall against time · {where}", _points_in_words(shown, advice)
     return FigureJob(_recall_time, arguments, "recall_time", title, RECALL_TIME_CAPTION, stem, alt)
 
 
@@ -246,7 +253,7 @@ def _points_in_words(rows: list[Row], advice: Recommendation) -> str:
 
 def _category_job(table: CategoryTable, rows: list[Row], criterion: Convention, where: str, stem: Path) -> FigureJob:
     """Build the heat map of categories: the hardest first, methods in the order of recall."""
-    panels = kind_panels(rows, None, 4 if is_narrow() else CURVES)
+    panels = kind_panels(rows, None, NARROW if is_narrow() else CURVES)
     shown, hidden = [r for panel in panels for r in panel.rows], sum(panel.hidden for panel in panels)
     methods = [str(r["method"]) for r in shown if r["method"] in table.mean.columns]
     mean = table.mean[methods]
@@ -260,9 +267,13 @@ def _category_job(table: CategoryTable, rows: list[Row], criterion: Convention, 
     sorted_table = CategoryTable(
         mean.loc[order], table.partly.loc[order, methods], table.best.loc[order, methods], table.problems.loc[order]
     )
-    some = f"{len(shown)} of {len(shown) + hidden} methods shown: the best of each kind. " if hidden else ""
-    arguments = sorted_table, criterion, where, some + left_out(rows)
+    arguments = sorted_table, criterion, where, _some(len(shown), len(shown) + hidden) + left_out(rows)
     return FigureJob(_categories, arguments, "category", title, caption, stem, alt)
+
+
+def _some(shown: int, count: int) -> str:
+    """Say how many methods of several are shown; empty if all are."""
+    return f"{shown} of {count} methods shown: the best of each kind. " if shown < count else ""
 
 
 def _categories(table: CategoryTable, criterion: Convention, where: str, note: str) -> Figure:

@@ -64,7 +64,7 @@ function filterTable(table) {
     const hide = !visible(head.dataset.m);
     if (head.hidden !== hide) { head.hidden = hide; for (const row of rows) row.cells[i].hidden = hide; }
   });
-  input.parentElement.querySelector("output").value = shown < rows.length ? `${shown} of ${rows.length} rows` : "";
+  input.parentElement.querySelector("output").value = shown < rows.length ? `${shown} of ${rows.length} rows${shown || words.length ? "" : ": none of the methods selected above"}` : "";
 }
 for (const [table, input] of filters) input.addEventListener("input", () => filterTable(table));
 

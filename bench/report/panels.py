@@ -226,8 +226,8 @@ def spread(wanted: NDArray[np.float64], gap: float) -> NDArray[np.float64]:
 
 _OFFSETS = [
     (d * np.cos(a), d * np.sin(a))
-    for d in (7.0, 14.0, 24.0, 36.0)
-    for a in np.radians([0, 180, 35, -35, 145, -145, 90, -90])
+    for d in (7.0, 14.0, 24.0, 36.0, 50.0, 66.0, 84.0, 104.0)
+    for a in np.radians([0, 180, 35, -35, 145, -145, 90, -90, 60, -60, 120, -120])
 ]
 """Positions of a label around its point in points, the preferred first."""
 
@@ -242,14 +242,14 @@ def label_points(
     low, high = np.array([box.x0, box.y0]) * scale, np.array([box.x1, box.y1]) * scale
     taken = [(p - 3, p + 3) for p in at]
     for p, (x, y), text, colour in zip(at, points, texts, colours, strict=True):
-        size = np.array([0.56 * LABEL * len(text), 1.1 * LABEL])
+        size = np.array([0.62 * LABEL * len(text), 1.2 * LABEL])
         costs = []
         for offset in _OFFSETS:
             corner = p + offset - size / 2 + np.array([np.sign(round(offset[0], 3)) * size[0] / 2, 0])
             here = corner, corner + size
             overlap = sum(_overlap(here, other) for other in taken)
             outside = float(np.maximum(low - here[0], 0).sum() + np.maximum(here[1] - high, 0).sum())
-            costs.append((overlap + 50 * outside + 0.6 * float(np.hypot(*offset)), here, offset))
+            costs.append((5 * overlap + 50 * outside + 0.6 * float(np.hypot(*offset)), here, offset))
         _, here, offset = min(costs, key=lambda c: c[0])
         taken.append(here)
         arrow = {"arrowstyle": "-", "color": colour, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2}

@@ -211,7 +211,8 @@ FAST_MS = 50.0
 def verdict(rows: list[Row], advice: Recommendation, criterion: Convention) -> list[tuple[str, str]]:
     """Return statements on a group, each with its head: the best methods, the best fast one, what fails, what gives no pose."""
     order = advice.ranking.methods if advice.ranking else []
-    fast = next((m for m in order if advice.ms.get(m, np.inf) < FAST_MS and advice.recall[m] > 0), None)
+    quick = [m for m in order if advice.ms.get(m, np.inf) < FAST_MS and advice.recall[m] > 0]
+    fast = min(quick, key=lambda m: (-advice.recall[m], advice.ms[m]), default=None)
     facts = advice.statements(criterion.recall_label)
     if order:
         limit = f"Best under {FAST_MS:.0f} ms"
@@ -222,7 +223,7 @@ def verdict(rows: list[Row], advice: Recommendation, criterion: Convention) -> l
         facts.append(("Below half of the best", ", ".join(names) or "none"))
     lost = [row for row in rows if row["answered"] < row["problems"] and row["kind"] != "control"]
     if lost:
-        worst = max(lost, key=lambda row: 1 - row["answered"] / row["problems"])
+        worst = max(lost, key=lambda row: (not below_floor(row), 1 - row["answered"] / row["problems"]))
         facts.append(
             (
                 "Most often without a pose",

@@ -52,7 +52,7 @@ TREND_CAPTION = (
     "hollow markers: some problems were not answered, so read it together with the recall. The error axis is linear below "
     "0.01 and logarithmic above. One row of panels per kind of method, labels in the order of the line ends; n: problems "
     "per method. Thick: learned. Dashed, half-filled markers: refined. Dashed horizontal line: share of problems where no "
-    "other pose fits as well as the truth. " + CONTROLS_LEFT_OUT
+    "other pose fits better than the truth. " + CONTROLS_LEFT_OUT
 )
 TIME_CAPTION = (
     "Median time from two raw clouds to a pose, one pair at a time, on logarithmic axes; a straight line is a power law. A cross "
@@ -277,7 +277,7 @@ def _times(rows: pd.DataFrame, quantity: str, where: str) -> Figure:
     for axes in cells.ravel()[len(kinds) :]:
         axes.set_axis_off()
     label_lowest(cells, len(kinds), "points per cloud" if log else "rotation angle (°)")
-    figure.supylabel("median time for one pair (ms)", fontsize=8)
+    figure.supylabel("time for one pair (ms)", fontsize=8)
     put_title(figure, f"Time for one pair against {quantity}", where)
     return figure
 

@@ -124,6 +124,18 @@ def test_the_page_gets_what_the_run_has(made, monkeypatch):
     assert ("problems", "20") in content["config"] and ("packages.numpy", "2.4") in content["environment"]
 
 
+@pytest.mark.parametrize("main", [("noisy",), ("clean", "noisy")])
+def test_the_page_states_further_groups_in_a_closed_part(made, monkeypatch, main):
+    monkeypatch.setattr(build.paper, "main_groups", lambda _: [("modelnet40", name, 1024) for name in main])
+    section = made.page([]).split('<section id="verdict">')[1].split("</section>")[0]
+    shown, *closed = section.split("<details")
+    for part, names in zip((shown, *closed), (main, ("clean",)), strict=len(main) == 1):
+        titles = re.findall(r"<button[^>]*data-g[^>]*>([^<]*)</button>", part)
+        assert titles == [f"modelnet40 · {name} · 1024 points" for name in names]
+        assert part.count("n = 20") == len(names)
+    assert ("With other numbers of points" in section) == (len(closed) == 1) == (len(main) == 1)
+
+
 def test_tables_are_written_into_new_folders_and_again(made):
     first, again = made.write_tables(), made.write_tables()
     assert first == again and first[0] == made.options.folder / "summary.md" and all(f.is_file() for f in first)

@@ -227,6 +227,27 @@ def test_the_dotted_line_is_the_pareto_front(frames, tmp_path, monkeypatch):
     assert line.get_ydata().tolist() == [row["recall"] for row in rows[:3]]
 
 
+@pytest.mark.parametrize(("width", "count"), [("page", 36), ("column", 13)])
+def test_recall_against_time_at_the_width_of_a_column_has_the_best_of_each_kind_and_the_front(tmp_path, width, count):
+    """The fastest method, of the lowest recall, is on the front alone."""
+    kinds = ("local", "global", "learned")
+    errors = {f"{kind}{i}": (kind, np.where(np.arange(40) < 40 - i, 0.1, 0.9)) for kind in kinds for i in range(12)}
+    times = {name: 1.0 if name == "local11" else 60.0 + place for place, name in enumerate(errors)}
+    frames = one_group(errors, times)
+    group = groups_of(frames["summary"])[0]
+    rows = tables.group_records(frames["summary"], group)
+    advice = recommend(rows, errors_of(frames["trials"], CRITERION), frames["timing"])
+    with style.drawing(style.Drawing(width=style.WIDTHS[width])):
+        job = figures.recall_time_job(rows, advice, CRITERION, "where", tmp_path / "r")
+    shown = {str(row["method"]) for row in job.arguments[0]}
+    best = {f"{kind}{i}" for kind in kinds for i in range(4)} | {"local11"}
+    assert len(shown) == count and best <= shown
+    note = f"{count} of 36 methods shown: the best of each kind. " if count < 36 else ""
+    assert job.arguments[-1] == note and all(
+        (f"{m} 0." in job.alt or f"{m} 1." in job.alt) == (m in shown) for m in errors
+    )
+
+
 def test_long_titles_notes_and_times_near_the_end_fit_beside_recall_against_time(tmp_path):
     """At the width of a column; the axes are as high as without them."""
     draw = np.random.default_rng(0)

@@ -1,9 +1,12 @@
 """Parts that figures share."""
 
+import itertools
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from bench.report import panels, style
 from bench.report.panels import columns_of, drawn, kind_panels, label_lowest, left_out, spread
@@ -50,7 +53,7 @@ def test_the_lowest_panel_of_each_column_has_ticks_and_label(count, lowest):
 def test_labels_are_tried_around_a_point_the_nearest_first_and_alike_on_all_sides():
     offsets = np.array(panels._OFFSETS)
     distances = np.hypot(*offsets.T)
-    assert (np.diff(distances) > -1e-9).all() and distances[0] == 7 and len(np.unique(offsets.round(9), axis=0)) == 32
+    assert (np.diff(distances) > -1e-9).all() and distances[0] == 7 and len(np.unique(offsets.round(9), axis=0)) == 96
     assert np.allclose(offsets[0], (7, 0))
     for mirror in ((1, -1), (-1, 1)):
         assert {tuple(o) for o in (offsets * mirror).round(9) + 0.0} == {tuple(o) for o in offsets.round(9) + 0.0}
@@ -73,8 +76,6 @@ def test_the_common_area_of_two_boxes():
 
 def test_labels_of_points_keep_off_each_other_the_points_and_the_frame():
     """Nine points in a corner: every label is in the axes, and none lies on another one or on a point."""
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(6, 4), dpi=72)
     axes = figure.add_axes((0.1, 0.1, 0.85, 0.85))
     axes.set(xlim=(0, 1), ylim=(0, 1))
@@ -83,14 +84,14 @@ def test_labels_of_points_keep_off_each_other_the_points_and_the_frame():
     at, frame, boxes = axes.transData.transform(points), axes.get_window_extent(), []
     for i, (text, point) in enumerate(zip(axes.texts, at, strict=True)):
         assert text.get_text() == f"name {i}" and text.xy == points[i]
-        centre, size = point + text.xyann, np.array([0.56 * 6.5 * len(text.get_text()), 1.1 * 6.5])
+        centre, size = point + text.xyann, np.array([0.62 * 6.5 * len(text.get_text()), 1.2 * 6.5])
         low, high = centre - size / 2, centre + size / 2
         assert (low >= (frame.x0 - 1e-9, frame.y0 - 1e-9)).all() and (high <= (frame.x1 + 1e-9, frame.y1 + 1e-9)).all()
         boxes.append((low, high))
     overlaps = [panels._overlap(a, b) for i, a in enumerate(boxes) for b in boxes[:i]]
     overlaps += [panels._overlap(box, (point - 3, point + 3)) for box in boxes for point in at]
     assert max(overlaps) == 0
-    half = 0.56 * 6.5 / 2
+    half = 0.62 * 6.5 / 2
     for x, beside in ((0.3, 7 + half), (0.99, -7 - half), (0.01, 7 + half)):
         panels.label_points(axes, [(x, 0.3)], ["a"], ["#ff0000"])
         assert axes.texts[-1].xyann == pytest.approx((beside, 0)) and axes.texts[-1].arrow_patch is None
@@ -115,6 +116,25 @@ def test_texts_are_wrapped_to_the_width_of_the_figure(width, size, most):
     assert panels.wrapped("a $b$", width, size) == r"a \$b\$"
     broken = panels.wrapped("a" * (most - 1) + "$b$", width, size).split("\n")
     assert broken == ["a" * (most - 1) + r"\$", r"b\$"], "dollar signs are escaped after breaking"
+
+
+@pytest.mark.parametrize("count", [8, 16])
+def test_labels_of_points_in_a_row_do_not_overlap_and_far_ones_have_a_line(count):
+    figure = Figure(figsize=(style.WIDTHS["page"], 3.5), dpi=72)
+    axes = figure.add_axes((0.08, 0.2, 0.9, 0.7))
+    axes.set(xlim=(0, 1), ylim=(0, 1.06))
+    points = [(0.3 + 0.4 * i / count, 1.0) for i in range(count)]
+    texts = [f"method_{i}{'+icp' * (i % 2)}" for i in range(count)]
+    panels.label_points(axes, points, texts, ["#111111"] * count)
+    figure.draw_without_rendering()
+    boxes = [Text.get_window_extent(text) for text in axes.texts]  # without the line
+    assert [text.get_text() for text in axes.texts] == texts
+    for a, b in itertools.combinations(boxes, 2):
+        assert min(a.x1, b.x1) <= max(a.x0, b.x0) + 1 or min(a.y1, b.y1) <= max(a.y0, b.y0) + 1
+    for (x, y), text, box in zip(axes.transData.transform(points), axes.texts, boxes, strict=True):
+        assert figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1
+        gap = np.hypot(max(box.x0 - x, x - box.x1, 0), max(box.y0 - y, y - box.y1, 0))
+        assert gap < 12 or text.arrow_patch is not None
 
 
 def test_a_figure_with_a_layout_grows_by_the_further_lines_of_title_and_note():

@@ -43,7 +43,8 @@ def test_coverage_and_failures_account_for_every_outcome(synthetic):
 
 
 def _row(method, answered, problems, kind="local"):
-    return {"method": method, "answered": answered, "problems": problems, "kind": kind}
+    counts = {"answered": answered, "problems": problems, "distinct_problems": problems}
+    return {"method": method, "kind": kind} | counts
 
 
 @pytest.mark.parametrize(
@@ -52,16 +53,20 @@ def _row(method, answered, problems, kind="local"):
         ({"a": 50.1, "b": 49.9, "c": 1.0}, "b 0.80 (49.9 ms)"),
         ({"a": 49.9, "b": 1.0, "c": 1.0}, "a 0.90 (49.9 ms)"),
         ({"a": 90.0, "c": 1.0}, "none that succeeds is known"),
+        ({"a": 90.0, "b": 9.0, "b2": 3.0, "c": 1.0}, "b2 0.80 (3 ms)"),
     ],
 )
-def test_the_best_fast_method_is_the_first_of_the_ranking_below_the_limit(ms, line):
+def test_the_best_fast_method_has_the_highest_recall_below_the_limit_and_is_the_fastest_of_equals(ms, line):
     advice = Recommendation(
-        Ranking(["a", "b", "c"], [], ["a"], [], 0.01), {"a": 0.9, "b": 0.8, "c": 0.0}, ms, alone=True
+        Ranking(["a", "b", "b2", "c"], [], ["a"], [], 0.01), {"a": 0.9, "b": 0.8, "b2": 0.8, "c": 0.0}, ms, alone=True
     )
-    rows = [_row("a", 5, 10), _row("b", 80, 100), _row("c", 10, 10), _row("truth", 0, 10, "control")]
+    rows = [_row("a", 50, 100), _row("b", 80, 100), _row("c", 10, 10), _row("truth", 0, 10, "control")]
+    rows.append(_row("few", 0, 10))
     fast, failing = ("Best under 50 ms", line), ("Below half of the best", "c 0.00")
-    lost = ("Most often without a pose", "a (5 of 10)")
+    lost = ("Most often without a pose", "a (50 of 100)")
     assert tables.verdict(rows, advice, CRITERION) == [*advice.statements("recall@0.2"), fast, failing, lost]
+    few = [_row("a", 100, 100), _row("few", 1, 10)]
+    assert tables.verdict(few, advice, CRITERION)[-1] == ("Most often without a pose", "few (9 of 10)")
     answered = [_row("a", 10, 10), _row("truth", 0, 10, "control")]
     assert tables.verdict(answered, advice, CRITERION) == [*advice.statements("recall@0.2"), fast, failing]
 
