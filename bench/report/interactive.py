@@ -211,7 +211,7 @@ def times(timing: pd.DataFrame) -> Chart:
             "type": "log",
             "tickvals": sorted(whole["points"].unique().tolist()),
         },
-        "yaxis": {"title": {"text": "time for one pair (ms)"}, "type": "log"},
+        "yaxis": {"title": {"text": "median time per pair (ms)"}, "type": "log"},
     }
     return {"data": traces, "layout": axes, "wide": True}
 

@@ -277,7 +277,7 @@ def _times(rows: pd.DataFrame, quantity: str, where: str) -> Figure:
     for axes in cells.ravel()[len(kinds) :]:
         axes.set_axis_off()
     label_lowest(cells, len(kinds), "points per cloud" if log else "rotation angle (°)")
-    figure.supylabel("time for one pair (ms)", fontsize=8)
+    figure.supylabel("median time per pair (ms)", fontsize=8)
     put_title(figure, f"Time for one pair against {quantity}", where)
     return figure
 

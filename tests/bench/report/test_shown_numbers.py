@@ -587,7 +587,7 @@ def test_figures_and_charts_of_times_show_medians_and_where_no_call_returned(tmp
     assert [axes.get_title(loc="left") for axes in figure.axes[:3]] == ["local", "global", "learned"]
     assert labels_of(figure, 3) == [["", *["points per cloud"] * 2], [""] * 3]
     assert labels_of(angles, 3)[0] == ["", *["rotation angle (°)"] * 2]
-    assert figure._supylabel.get_text() == angles._supylabel.get_text() == "median time for one pair (ms)"
+    assert figure._supylabel.get_text() == angles._supylabel.get_text() == "median time per pair (ms)"
     for axes, m in zip(figure.axes, ("b", "a", "c"), strict=False):
         assert ticks_of(axes) == ([64, 1024], ["64", "1024"])
         assert axes.get_xlim() == pytest.approx((64 / 1.15, 1024 * 1.15))
