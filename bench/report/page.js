@@ -154,9 +154,9 @@ function draw(div) {
     layout.xaxis2.anchor = "y2";
   }
   Plotly.react(div, data, layout, { responsive: true, displaylogo: false, displayModeBar: false });
-  if (chart.labels) placeLabels(div, labelled(places));
+  if (chart.labels) placeLabels(div, places);
 }
-// Of many points the selected methods are labelled; pointing at another shows its name.
+// Of many points those of the best methods are labelled, and others where there is room; pointing at one shows its name.
 function labelled(traces) {
   const best = new Set(groupOf[selection.group]?.best), few = traces.filter(t => best.has(t.meta));
   return traces.length > 12 && few.length ? few : traces;
@@ -172,26 +172,31 @@ function setLog(axis, on, chart) {
   delete axis.range;
   if (!on && chart.linear) axis.range = chart.linear; else axis.autorange = true;
 }
+const LEADER = 15;  // distance in pixels from which on a line joins label and point
 // Labels beside points: each in the first of several places that is free of other labels and points.
 function placeLabels(div, traces) {
   const { xaxis, yaxis } = div._fullLayout, size = 11, taken = [], { text } = theme();
   const points = traces.map(t => [xaxis.d2p(t.x[0]), yaxis.d2p(t.y[0])]);
   for (const [x, y] of points) taken.push([x - 6, y - 6, x + 6, y + 6]);
   const overlap = (a, b) => Math.max(0, Math.min(a[2], b[2]) - Math.max(a[0], b[0])) * Math.max(0, Math.min(a[3], b[3]) - Math.max(a[1], b[1]));
-  const order = traces.map((t, i) => i).sort((a, b) => traces[b].y[0] - traces[a].y[0]);
+  const first = new Set(labelled(traces));
+  const gap = (box, [x, y]) => Math.hypot(Math.max(0, box[0] - x, x - box[2]), Math.max(0, box[1] - y, y - box[3]));
+  const order = traces.map((t, i) => i).sort((a, b) => first.has(traces[b]) - first.has(traces[a]) || traces[b].y[0] - traces[a].y[0]);
   const place = (x, y, leader) => leader ? { ax: x, ay: y, showarrow: true } : { xshift: x, yshift: -y, showarrow: false };
-  const annotations = order.map(i => {
+  const annotations = order.flatMap(i => {
     const [x, y] = points[i], width = traces[i].name.length * size * 0.56, places = [];
     for (const far of [10, 20, 34, 52]) for (const angle of [0, 180, -35, 35, -145, 145, -90, 90]) {
       const dx = far * Math.cos(angle * Math.PI / 180), dy = far * Math.sin(angle * Math.PI / 180);
       const middle = x + dx + Math.sign(Math.round(dx)) * width / 2, box = [middle - width / 2, y + dy - size / 2 - 1, middle + width / 2, y + dy + size / 2 + 1];
       const out = Math.max(0, -box[0]) + Math.max(0, box[2] - xaxis._length) + Math.max(0, -box[1]) + Math.max(0, box[3] - yaxis._length);
-      places.push([taken.reduce((sum, b) => sum + overlap(box, b), 0) + 50 * out + far, box, far]);
+      const unclear = points.some(point => gap(box, point) < gap(box, points[i]) - 1);  // nearer to another point
+      places.push([taken.reduce((sum, b) => sum + overlap(box, b), 0) + 50 * out + far + (far > LEADER ? 16 : 50) * unclear, box, far]);
     }
-    const [, box, far] = places.reduce((a, b) => b[0] < a[0] ? b : a);
+    const [cost, box, far] = places.reduce((a, b) => b[0] < a[0] ? b : a);
+    if (cost > 20 && !first.has(traces[i])) return [];
     taken.push(box);
     return { x: traces[i].x[0], y: traces[i].y[0], xref: "x", yref: "y", text: traces[i].name, font: { size, color: text }, borderpad: 0,
-      ...place((box[0] + box[2]) / 2 - x, (box[1] + box[3]) / 2 - y, far > 15), arrowhead: 0, arrowwidth: 0.7, arrowcolor: traces[i].line.color };
+      ...place((box[0] + box[2]) / 2 - x, (box[1] + box[3]) / 2 - y, far > LEADER), arrowhead: 0, arrowwidth: 0.7, arrowcolor: traces[i].line.color };
   });
   for (const a of annotations) if (xaxis.type === "log") a.x = Math.log10(a.x);
   Plotly.relayout(div, { annotations });

@@ -232,10 +232,17 @@ _OFFSETS = [
 """Positions of a label around its point in points, the preferred first."""
 
 
+LEADER = 10.0
+"""Distance of a label from its point in points above which a line joins them."""
+
+
 def label_points(
     axes: Axes, points: Sequence[tuple[float, float]], texts: Sequence[str], colours: Sequence[str]
 ) -> None:
-    """Write a label beside each point (x, y), away from other labels and points; axes must have their final position."""
+    """Write a label beside each point (x, y), away from other labels and points; axes must have their final position.
+
+    A label that is nearer to another point, or that is further than `LEADER` from its own, has a line to its point.
+    """
     scale = 72 / axes.figure.dpi
     at = axes.transData.transform(points) * scale
     box = axes.get_window_extent()
@@ -249,13 +256,20 @@ def label_points(
             here = corner, corner + size
             overlap = sum(_overlap(here, other) for other in taken)
             outside = float(np.maximum(low - here[0], 0).sum() + np.maximum(here[1] - high, 0).sum())
-            costs.append((5 * overlap + 50 * outside + 0.6 * float(np.hypot(*offset)), here, offset))
+            distance = float(np.hypot(*offset))
+            unclear = bool((_gaps(here, at) < _gaps(here, p[None]) - 1).any()) * (10 if distance > LEADER else 50)
+            costs.append((5 * overlap + 50 * outside + 0.6 * distance + unclear, here, offset))
         _, here, offset = min(costs, key=lambda c: c[0])
         taken.append(here)
         arrow = {"arrowstyle": "-", "color": colour, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2}
         place: dict[str, Any] = {"xytext": tuple((here[0] + here[1]) / 2 - p), "textcoords": "offset points"}
-        far: dict[str, Any] = {"arrowprops": arrow} if np.hypot(*offset) > 10 else {}
+        far: dict[str, Any] = {"arrowprops": arrow} if np.hypot(*offset) > LEADER else {}
         axes.annotate(text, (x, y), **place, ha="center", va="center", fontsize=LABEL, color=style.INK, **far)
+
+
+def _gaps(box: Any, points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the distances (n,) of points (n, 2) to a box (low corner, high corner), 0 inside."""
+    return np.asarray(np.hypot(*np.maximum(np.maximum(box[0] - points, points - box[1]), 0).T))
 
 
 def _overlap(a: Any, b: Any) -> float:
