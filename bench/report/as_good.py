@@ -34,12 +34,18 @@ _SETTINGS = (
 )
 
 
-def add_fits(loaded: RunData, replay: ProblemReplay, trials: pd.DataFrame, criterion: Convention) -> pd.DataFrame:
+def add_fits(
+    loaded: RunData,
+    replay: ProblemReplay,
+    trials: pd.DataFrame,
+    criterion: Convention,
+    begin: Callable[[], None] = lambda: None,
+) -> pd.DataFrame:
     """Return trials (of `aggregate.add_success`) with `as_good` and `rival_ratio`.
 
     A right pose is as good, and a failure without a pose is not. Other values are NaN where the problem's clouds are
     unavailable, and all values of `as_good` after the first `fit.COMPARED` problems of a group. `rival_ratio` is computed for
-    the default limit of success.
+    the default limit of success. `begin` is called before each part that is not in the cache, which can take seconds.
     """
     ids, code = trials["problem"].cat.categories, trials["problem"].cat.codes.to_numpy()
     far = dict(criterion.limits).get("rmse", fit.FAR)
@@ -52,7 +58,7 @@ def add_fits(loaded: RunData, replay: ProblemReplay, trials: pd.DataFrame, crite
         own = np.unique(rows["problem"].cat.codes)
         as_good[np.isin(code, own[fit.COMPARED :])] = np.nan
         compared = np.flatnonzero(is_wrong & np.isin(code, own[: fit.COMPARED]))
-        fits = _Fits(replay, digests)
+        fits = _Fits(replay, digests, begin)
         names = ids[code[compared]].astype(str).to_numpy(dtype=object)
         as_good[compared] = fits.as_good(names, poses_of(loaded, trials.iloc[compared]), far)
         if criterion.limits == DEFAULT.limits:
@@ -66,8 +72,8 @@ def add_fits(loaded: RunData, replay: ProblemReplay, trials: pd.DataFrame, crite
 class _Fits:
     """Fits of the problems of one group; results are cached by problem digests and poses."""
 
-    def __init__(self, replay: ProblemReplay, digests: dict[str, bytes]) -> None:
-        self.replay, self.digests = replay, digests
+    def __init__(self, replay: ProblemReplay, digests: dict[str, bytes], begin: Callable[[], None]) -> None:
+        self.replay, self.digests, self.begin = replay, digests, begin
 
     def as_good(self, names: NDArray[np.object_], poses: NDArray[np.float64], far: float) -> NDArray[np.float64]:
         """Return for poses (n, 4, 4) of the named problems (n,) whether they are as good (1 or 0); NaN without clouds."""
@@ -106,4 +112,9 @@ class _Fits:
         if self.replay.problem(names[0]) is None:
             return np.full(len(names), np.nan)
         key = f"{what} {_SETTINGS} {problem_set_sha256(self.digests[name] for name in names)}"
-        return np.array(cache.load_or_compute(key, (), lambda: {"values": compute()})["values"])
+
+        def computed() -> dict[str, NDArray[np.float64]]:
+            self.begin()
+            return {"values": compute()}
+
+        return np.array(cache.load_or_compute(key, (), computed)["values"])

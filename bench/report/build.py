@@ -67,6 +67,25 @@ class Options:
     run: str = "RUN"
 
 
+def write_first_page(
+    loaded: RunData,
+    frames: dict[str, pd.DataFrame],
+    errors: dict[GroupKey, ranking.Errors],
+    replay: ProblemReplay,
+    options: Options,
+) -> Path:
+    """Write the page without figures, to be read until `begin_report` has written all of it; see there for the arguments."""
+    make_folder(options.folder)
+    with style.drawing(_settings(frames, options)):
+        page = _Report(loaded, frames, errors, replay, options).page([], unfinished=True)
+        return write_atomically(options.folder / "report.html", page)
+
+
+def _settings(frames: dict[str, pd.DataFrame], options: Options) -> style.Drawing:
+    methods = tuple(sorted(map(str, frames["summary"]["method"].unique())))
+    return style.Drawing(methods, options.width, options.sheet)
+
+
 def begin_report(
     loaded: RunData,
     frames: dict[str, pd.DataFrame],
@@ -90,8 +109,7 @@ def begin_report(
         A function that returns the files written, the HTML page first.
     """
     make_folder(options.folder)
-    methods = tuple(sorted(map(str, frames["summary"]["method"].unique())))
-    settings = style.Drawing(methods, options.width, options.sheet)
+    settings = _settings(frames, options)
     with style.drawing(settings):
         report = _Report(loaded, frames, errors, replay, options)
         first = list(report.plain_figures())
@@ -210,8 +228,8 @@ class _Report:
         every = {str(r["method"]): r for rows in self.rows.values() for r in rows}
         return list(filter(None, [style.not_run([r for m, r in every.items() if m not in run])]))
 
-    def page(self, drawn: Sequence[jobs.FigureJob]) -> str:
-        """Render the page with the given figures."""
+    def page(self, drawn: Sequence[jobs.FigureJob], unfinished: bool = False) -> str:
+        """Render the page with the given figures; `unfinished`: with a note that more follows."""
         run, options, own, loaded = self.loaded.run, self.options, self.tables, self.loaded
         frames = self.frames | {"timing": self.times}
         charts = interactive.all_charts(frames, {g: self.advice[g] for g in self.evaluated}, self.criterion)
@@ -223,6 +241,7 @@ class _Report:
             charts,
             self._worst,
             run=run,
+            unfinished=unfinished,
             criterion=self.criterion,
             against=options.against,
             link=Path(os.path.relpath(options.csv_folder.resolve(), options.folder.resolve())).as_posix(),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -176,7 +177,8 @@ def write(request: ReportRequest, console: Console) -> None:
     written = [aggregate.begin_csvs(poses, csvs, rows)] if request.plain else []
     trials = _trials_for(loaded, criterion, replay)
     if request.as_good:
-        trials = add_estimated_symmetry(loaded, replay, add_fits(loaded, replay, trials, criterion))
+        first_page = _first_page(loaded, trials, replay, options, None if request.as_json else console)
+        trials = add_estimated_symmetry(loaded, replay, add_fits(loaded, replay, trials, criterion, first_page))
     long = {"trials": trials} if written else poses | {"trials": trials}
     written.append(aggregate.begin_csvs(long, csvs, rows))
     frames = aggregate.tables(loaded, criterion, trials)
@@ -197,6 +199,31 @@ def write(request: ReportRequest, console: Console) -> None:
         notes = [*_unanswered_notes(loaded, frames["summary"]), *(loaded.run["notes"] if request.plain else [])]
         _print_summary(frames, errors, criterion, options.protocol, [*notes, *_lines(places)], console)
     finish()  # the page exists already; figures follow
+
+
+WAITED = 1_000
+"""Number of outcomes of a run from which on a page is written before the fits of poses are computed, which takes a while."""
+
+
+def _first_page(
+    loaded: RunData, trials: pd.DataFrame, replay: ProblemReplay, options: Options, console: Console | None
+) -> Callable[[], None]:
+    """Return a function that writes a page without fits and figures at its first call, and says so on a console."""
+    from bench.evaluation import aggregate
+    from bench.report import errors_by_group, write_first_page
+
+    @functools.cache
+    def begin() -> None:
+        if len(loaded.outcomes) < WAITED:
+            return
+        frames = aggregate.tables(loaded, options.criterion, trials)
+        page = write_first_page(loaded, frames, errors_by_group(frames, options.criterion), replay, options)
+        if console:
+            console.print(
+                f"report  {page} (ceilings and figures follow)", highlight=False, soft_wrap=True, markup=False
+            )
+
+    return begin
 
 
 def _options(request: ReportRequest) -> Options:

@@ -50,6 +50,19 @@ def test_a_second_report_reads_the_cache(run, tmp_path, monkeypatch):
         np.testing.assert_array_equal(first[column], again[column])
 
 
+def test_the_caller_hears_before_each_part_that_is_computed_and_not_of_one_in_the_cache(run, tmp_path, monkeypatch):
+    order = []
+    for name in ("as_good", "rival"):
+        function = getattr(fit, name)
+        monkeypatch.setattr(fit, name, lambda *given, f=function, n=name: order.append(n) or f(*given))
+    replay, trials = ProblemReplay(run, Catalog.of(tmp_path)), aggregate.add_success(run, CRITERION)
+    add_fits(run, replay, trials, CRITERION, lambda: order.append("begin"))
+    assert order == ["begin", *["as_good"] * order.count("as_good"), "begin", *["rival"] * 4]
+    order.clear()
+    add_fits(run, replay, trials, CRITERION, lambda: order.append("begin"))
+    assert not order
+
+
 def test_a_report_without_a_writable_cache_computes_without_storing(run, tmp_path, monkeypatch):
     first = filled(run, tmp_path)
     (tmp_path / "file").write_text("")
