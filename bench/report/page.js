@@ -218,7 +218,6 @@ addEventListener("beforeprint", () => {
   for (const details of $$("details:not(.choose)")) details.open = true;
   $$(".chart").forEach(draw);
 });
-for (const image of $$("figure.saved img")) image.addEventListener("error", () => { image.closest("figure").remove(); });
 function openTarget() {  // a link into a folded part opens it
   const target = location.hash && document.getElementById(location.hash.slice(1));
   if (target) { for (let d = target.closest("details"); d; d = d.parentElement.closest("details")) d.open = true; target.scrollIntoView(); }
