@@ -158,8 +158,6 @@ def write(request: ReportRequest, console: Console) -> None:
     """
     from bench.evaluation import aggregate
     from bench.report import ProblemReplay, begin_report, errors_by_group, json_summary
-    from bench.report.as_good import add_fits
-    from bench.report.estimated_symmetry import add_estimated_symmetry
     from bench.report.subset import subset
 
     if request.parquet:
@@ -177,8 +175,7 @@ def write(request: ReportRequest, console: Console) -> None:
     written = [aggregate.begin_csvs(poses, csvs, rows)] if request.plain else []
     trials = _trials_for(loaded, criterion, replay)
     if request.as_good:
-        first_page = _first_page(loaded, trials, replay, options, None if request.as_json else console)
-        trials = add_estimated_symmetry(loaded, replay, add_fits(loaded, replay, trials, criterion, first_page))
+        trials = _with_fits(loaded, trials, replay, options, None if request.as_json else console)
     long = {"trials": trials} if written else poses | {"trials": trials}
     written.append(aggregate.begin_csvs(long, csvs, rows))
     frames = aggregate.tables(loaded, criterion, trials)
@@ -201,20 +198,31 @@ def write(request: ReportRequest, console: Console) -> None:
     finish()  # the page exists already; figures follow
 
 
-WAITED = 1_000
-"""Number of outcomes of a run from which on a page is written before the fits of poses are computed, which takes a while."""
+FIRST_PAGE_FROM = 1_000
+"""Number of outcomes of a run from which on a page is written before the fits of poses are computed, which takes seconds."""
+
+
+def _with_fits(
+    loaded: RunData, trials: pd.DataFrame, replay: ProblemReplay, options: Options, console: Console | None
+) -> pd.DataFrame:
+    """Return trials with `as_good`, `rival_ratio` and estimated symmetries; a page may be written before, see `_first_page`."""
+    from bench.report.as_good import add_fits
+    from bench.report.estimated_symmetry import add_estimated_symmetry
+
+    begin = _first_page(loaded, trials, replay, options, console)
+    return add_estimated_symmetry(loaded, replay, add_fits(loaded, replay, trials, options.criterion, begin))
 
 
 def _first_page(
     loaded: RunData, trials: pd.DataFrame, replay: ProblemReplay, options: Options, console: Console | None
 ) -> Callable[[], None]:
-    """Return a function that writes a page without fits and figures at its first call, and says so on a console."""
+    """Return a function that writes a page without fits and figures at its first call, and prints its place."""
     from bench.evaluation import aggregate
     from bench.report import errors_by_group, write_first_page
 
     @functools.cache
     def begin() -> None:
-        if len(loaded.outcomes) < WAITED:
+        if len(loaded.outcomes) < FIRST_PAGE_FROM:
             return
         frames = aggregate.tables(loaded, options.criterion, trials)
         page = write_first_page(loaded, frames, errors_by_group(frames, options.criterion), replay, options)

@@ -29,6 +29,7 @@ from bench.report.panels import (
     label_points,
     left_out,
     lines_of_row,
+    methods_shown,
     more_lines,
     new_figure,
     put_title,
@@ -126,7 +127,8 @@ def recall_time_job(
         panels, front = kind_panels(timed, advice.ranking, NARROW), pareto_front(timed, advice.ms, advice.method)
         kept = {str(row["method"]) for row in [*front, *(row for panel in panels for row in panel.rows)]}
         shown = [row for row in timed if str(row["method"]) in kept]
-    arguments = shown, advice, criterion, where, _some(len(shown), len(timed)) + left_out(rows)
+    some = methods_shown(len(shown), len(timed), "the best of each kind and the Pareto front")
+    arguments = shown, advice, criterion, where, f"{some} {left_out(rows)}".strip()
     title, alt = f"Recall against time · {where}", _points_in_words(shown, advice)
     return FigureJob(_recall_time, arguments, "recall_time", title, RECALL_TIME_CAPTION, stem, alt)
 
@@ -267,13 +269,9 @@ def _category_job(table: CategoryTable, rows: list[Row], criterion: Convention, 
     sorted_table = CategoryTable(
         mean.loc[order], table.partly.loc[order, methods], table.best.loc[order, methods], table.problems.loc[order]
     )
-    arguments = sorted_table, criterion, where, _some(len(shown), len(shown) + hidden) + left_out(rows)
+    note = f"{methods_shown(len(shown), len(shown) + hidden)} {left_out(rows)}".strip()
+    arguments = sorted_table, criterion, where, note
     return FigureJob(_categories, arguments, "category", title, caption, stem, alt)
-
-
-def _some(shown: int, count: int) -> str:
-    """Say how many methods of several are shown; empty if all are."""
-    return f"{shown} of {count} methods shown: the best of each kind. " if shown < count else ""
 
 
 def _categories(table: CategoryTable, criterion: Convention, where: str, note: str) -> Figure:

@@ -74,6 +74,11 @@ def left_out(rows: Sequence[Row]) -> str:
     return f"Not drawn, too few problems: {'; '.join(few)}." if few else ""
 
 
+def methods_shown(shown: int, count: int, which: str = "the best of each kind") -> str:
+    """Say how many methods of several are shown, and which; empty if all are."""
+    return f"{shown} of {count} methods shown: {which}." if shown < count else ""
+
+
 def columns_of(panels: int) -> int:
     """Return how many panels are side by side in the width of a figure."""
     return max(1, min(panels, int(style.figure_width() // PANEL_WIDTH)))

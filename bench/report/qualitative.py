@@ -13,7 +13,7 @@ from bench.evaluation.conventions import Convention
 from bench.evaluation.loader import RunData
 from bench.report import style
 from bench.report.jobs import FigureJob
-from bench.report.panels import is_narrow, put_title
+from bench.report.panels import is_narrow, methods_shown, put_title
 from bench.report.ranking import GroupKey, group_title, select_group
 from bench.report.recommendation import Recommendation
 from bench.report.replay import ProblemReplay, label_of, poses_of, subsample, upright
@@ -87,8 +87,7 @@ def grids_of(
         chosen = (here[here["problem"] == p] for p in choose(here, criterion, ROWS))
         if shown := list(filter(None, (row_of(loaded, own, names, criterion, replay) for own in chosen))):
             count = sum(bool(r["problems"]) and r["kind"] != "control" for r in rows)
-            note = f"{len(names)} of {count} methods shown: the best of each kind" if len(names) < count else ""
-            yield _grid_job(shown, names, note, group, replay.licence(group[0]), folder)
+            yield _grid_job(shown, names, methods_shown(len(names), count), group, replay.licence(group[0]), folder)
 
 
 def _grid_job(

@@ -330,6 +330,49 @@ def test_on_a_phone_nothing_but_tables_is_wider_than_the_window(opened):
     opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+@pytest.mark.parametrize("width", [390, 700, 1000, 1300])
+def test_the_list_of_methods_is_in_the_window_and_scrolls_downwards_only(opened, width):
+    """Also with sixty methods; the toolbar breaks at some of the widths."""
+    metrics = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    left, right, wide, inner = opened.execute_script("""
+        const details = document.querySelector("details.choose"), list = details.querySelector("div");
+        const row = list.querySelector("label");
+        details.open = true;
+        const added = Array.from({ length: 60 }, () => list.appendChild(row.cloneNode(true)));
+        const { left, right } = list.getBoundingClientRect(), found = [left, right, list.scrollWidth, list.clientWidth];
+        added.forEach(label => label.remove());
+        details.open = false;
+        return found;""")
+    opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert left >= 0 and right <= width and wide <= inner
+
+
+def test_of_many_points_each_name_is_beside_its_own_point_or_joined_to_it(opened):
+    """Thirty points of three heights; those of other methods than the best have a name where there is room."""
+    chart = drawn(opened, "pareto-chart")
+    names, count, unclear = opened.execute_script(
+        """
+        const div = arguments[0], { xaxis, yaxis } = div._fullLayout, before = div.layout.annotations;
+        const trace = div.data.find(t => t.meta);
+        const [low, high] = xaxis.range.map(v => 10 ** v), best = div.data.filter(t => t.meta);
+        const many = Array.from({ length: 30 }, (_, i) => ({ ...trace, meta: "m" + i, name: "method " + i,
+          x: [low * (high / low) ** (0.1 + 0.026 * i)], y: [[0.9, 0.5, 0.5][i % 3]] }));
+        placeLabels(div, [...best, ...many]);
+        const at = [...best, ...many].map(t => [xaxis.d2p(t.x[0]), yaxis.d2p(t.y[0]), t.name]), texts = div.layout.annotations;
+        const centre = a => [xaxis.d2p(10 ** a.x) + (a.xshift || 0), yaxis.d2p(a.y) - (a.yshift || 0)];
+        const wrong = texts.filter(a => !a.showarrow).filter(a => {
+          const [x, y] = centre(a), half = a.text.length * 11 * 0.28;
+          const gap = p => Math.hypot(Math.max(0, Math.abs(p[0] - x) - half), Math.max(0, Math.abs(p[1] - y) - 6.5));
+          return Math.min(...at.map(gap)) < gap(at.find(p => p[2] === a.text)) - 1.5;
+        });
+        Plotly.relayout(div, { annotations: before });
+        return [texts.map(a => a.text), best.length, wrong.map(a => a.text)];""",
+        chart,
+    )
+    assert unclear == [] and len(names) == len(set(names)) > count
+
+
 def test_it_prints_with_all_charts(opened):
     pdf = opened.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"]
     assert len(pdf) > 100_000
@@ -364,6 +407,8 @@ def test_a_page_copied_alone_works_and_says_what_is_missing(opened, tmp_path):
     drawn(opened, "cdf-chart")
     missing = opened.find_elements("css selector", "#figures .missing")
     assert missing and not opened.find_elements("css selector", "#figures figure:not([hidden]) img")
+    faults = [e for e in opened.get_log("browser") if "TypeError" in e["message"]]
+    assert faults == []
     text = missing[0].get_attribute("textContent")
     assert text.startswith("figures/") and text.endswith("is not beside this page: copy the folder figures with it.")
 

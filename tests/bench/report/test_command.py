@@ -39,8 +39,8 @@ def test_the_report_command(folders, capsys, monkeypatch):
         assert why in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("waited", [12, 13])
-def test_a_page_is_there_while_fits_are_computed_for_a_run_of_many_outcomes(tmp_path, monkeypatch, capsys, waited):
+@pytest.mark.parametrize("least", [12, 13])
+def test_a_page_is_there_while_fits_are_computed_for_a_run_of_many_outcomes(tmp_path, monkeypatch, capsys, least):
     """It says that more follows and is written once; the last page says nothing of it."""
     save_blank(monkeypatch)
     use_cache(monkeypatch, tmp_path / "cache")
@@ -48,14 +48,14 @@ def test_a_page_is_there_while_fits_are_computed_for_a_run_of_many_outcomes(tmp_
     run = (
         "--methods halves,good --datasets blobs --conditions noisy --points 60 --problems 6 --timing-rounds 0 --jobs 1"
     )
-    monkeypatch.setattr(command, "WAITED", waited)
+    monkeypatch.setattr(command, "FIRST_PAGE_FROM", least)
     report, seen = tmp_path / "reports" / "r" / "report.html", []
     rival = fit.rival
     monkeypatch.setattr(fit, "rival", lambda own: seen.append(report.is_file() and report.read_text()) or rival(own))
     assert main.main([*run.split(), "--plugins", str(PLUGINS), "--out", "r"]) == 0
     assert len(seen) == 6 and len(set(seen)) == 1
     early, follows = seen[0], "The report is being completed"
-    assert bool(early) == (waited == 12) and follows not in report.read_text()
+    assert bool(early) == (least == 12) and follows not in report.read_text()
     assert not early or (follows in early and "halves" in early and "figures/" not in early)
     assert ("(ceilings and figures follow)" in capsys.readouterr().out) == bool(early)
 

@@ -189,7 +189,7 @@ def test_a_heat_map_at_the_width_of_a_column_has_the_best_of_each_kind(tmp_path,
     with style.drawing(style.Drawing(width=style.WIDTHS[width])):
         job = figures._category_job(table, rows, CRITERION, "where", tmp_path / "c")
     shown = list(job.arguments[0].mean.columns)
-    assert len(shown) == count and job.arguments[-1] == f"{count} of 36 methods shown: the best of each kind. "
+    assert len(shown) == count and job.arguments[-1] == f"{count} of 36 methods shown: the best of each kind."
     recall = {str(row["method"]): row["recall"] for row in rows}
     for kind in kinds:
         own = sorted((m for m in recall if m.startswith(kind)), key=lambda m: -recall[m])
@@ -242,7 +242,7 @@ def test_recall_against_time_at_the_width_of_a_column_has_the_best_of_each_kind_
     shown = {str(row["method"]) for row in job.arguments[0]}
     best = {f"{kind}{i}" for kind in kinds for i in range(4)} | {"local11"}
     assert len(shown) == count and best <= shown
-    note = f"{count} of 36 methods shown: the best of each kind. " if count < 36 else ""
+    note = f"{count} of 36 methods shown: the best of each kind and the Pareto front." if count < 36 else ""
     assert job.arguments[-1] == note and all(
         (f"{m} 0." in job.alt or f"{m} 1." in job.alt) == (m in shown) for m in errors
     )

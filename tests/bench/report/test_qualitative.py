@@ -167,7 +167,7 @@ def test_a_grid_says_how_many_methods_it_leaves_out(tmp_path, monkeypatch):
     rows = [("exact", "global", 4), ("turned", "global", 4), ("truth", "control", 4), ("absent", "global", 0)]
     records = [dict(zip(("method", "kind", "problems"), row, strict=True)) for row in rows]
     monkeypatch.setattr(qualitative, "group_records", lambda *_: records)
-    for names, note in ((["exact"], "1 of 2 methods shown: the best of each kind"), (["exact", "turned"], "")):
+    for names, note in ((["exact"], "1 of 2 methods shown: the best of each kind."), (["exact", "turned"], "")):
         monkeypatch.setattr(qualitative, "best_of_each_kind", lambda rows, advice, names=names: names)
         given = run, {"trials": trials, "summary": None}, [GROUP], {GROUP: None}, CRITERION, replay, tmp_path
         (job,) = grids_of(*given)
